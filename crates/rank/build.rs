@@ -1,5 +1,6 @@
-//! Says of which build this crate is: libraries of one process share a rank only if they are of the
-//! same (`src/copies.rs`), so that whatever the layout of its state depends on belongs to this.
+//! Computes the build of this crate. Libraries of one process share a rank only if their builds are
+//! equal (`src/copies.rs`), so everything that the layout of its state depends on is part of the
+//! build.
 
 #[path = "../shm/build/sources.rs"]
 mod sources;
@@ -10,10 +11,10 @@ use std::process::Command;
 
 use sources::Sum;
 
-/// The crates whose types the state of a rank consists of.
+/// The crates whose types form the state of a rank.
 const CRATES: [&str; 6] = ["nic", "shm", "ofi", "msg", "coll", "rank"];
 
-/// What cargo says of how they are compiled.
+/// The variables of cargo that describe how they are compiled.
 const VARIABLES: [&str; 7] = [
     "TARGET",
     "PROFILE",
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let own = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR")?);
     let crates = own.parent().ok_or("the crate has no folder around it")?;
     let mut sum = Sum::of_sources(crates, &CRATES)?;
-    // The versions of other people's crates.
+    // The versions of third-party crates.
     for lock in crates.ancestors().map(|folder| folder.join("Cargo.lock")) {
         if lock.exists() {
             println!("cargo::rerun-if-changed={}", lock.display());

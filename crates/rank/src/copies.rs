@@ -1,8 +1,8 @@
-//! One rank in a process that has several copies of this crate.
+//! One rank in a process with several copies of this crate.
 //!
 //! `libmpi_abi.so.1`, `libmpi.so.12`, `libhikyaku_c.so` and Python's module are each linked with
-//! all of it, statics and thread-locals included. The first copy that joins the job makes the rank,
-//! and the others find it:
+//! the whole crate, including statics and thread-locals. The first copy that joins the job makes
+//! the rank, and the others find it:
 //!
 //! ```text
 //!   join ──► every other object of the process that has `hikyaku_rank_here`
@@ -10,15 +10,15 @@
 //!              └ of this build: its communicator of all ranks, and the gate before it
 //! ```
 //!
-//! What is handed over is a [`Communicator`]. The layout of its type is not fixed, so both copies
-//! must have been compiled from the same sources, with the same flags, by the same compiler.
-//! `build.rs` hashes all that, and [`build`] adds the sizes of the state's parts. Every copy
-//! allocates with the C library, so either may free what the other has made. What lies in statics
-//! is handed over with it: the gate of threads ([`crate::threads`]), and how often the process has
-//! forked ([`hikyaku_shm::ForkedProcess`]). Objects that a rank may point into are never unloaded
+//! A [`Communicator`] is handed over. The layout of its type is not fixed, so both copies must have
+//! been compiled from the same sources, with the same flags, by the same compiler. `build.rs`
+//! hashes all that, and [`build`] adds the sizes of the state's parts. Every copy allocates with
+//! the C library, so each may free what the other has allocated. State in statics is handed over
+//! with it: the gate of threads ([`crate::threads`]), and the number of forks of the process
+//! ([`hikyaku_shm::ForkedProcess`]). Objects that a rank may point into are never unloaded
 //! ([`stay`]).
 //!
-//! `docs/design/decisions.md` says what else was considered.
+//! The rejected alternatives are in `docs/design/decisions.md`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -39,15 +39,15 @@ use crate::port::RankPort;
 use crate::rank::Rank;
 use crate::threads::Gate;
 
-/// What a copy says of the rank, to one of any build: this layout is for ever.
+/// A copy's answer about the rank to a copy of any build: this layout must never change.
 #[repr(C)]
 struct RankAnswer {
-    /// The build of the copy that answers, a text that stays.
+    /// The build of the answering copy, a text that remains valid.
     build: *const u8,
     build_bytes: usize,
-    /// Whether it has the rank, for this thread.
+    /// Whether it has joined as the rank of this thread.
     has_joined: c_int,
-    /// If it has, and the builds are the same: a boxed [`Communicator`], the asker's from now on.
+    /// If it has, and the builds are equal: a boxed [`Communicator`], now owned by the asking copy.
     communicator: *mut c_void,
     /// The gate before it, if threads share it.
     gate: *const c_void,
@@ -56,15 +56,15 @@ struct RankAnswer {
 /// Asks a copy for the rank of the calling thread.
 type Here = extern "C" fn(build: *const u8, build_bytes: usize, answer: *mut RankAnswer);
 
-/// Tells a copy that threads share the rank, each inside of this gate.
+/// Notifies a copy that threads share the rank, each inside this gate.
 type Share = extern "C" fn(build: *const u8, build_bytes: usize, gate: *const c_void);
 
-/// Names of the functions, in the objects that have them.
+/// The exported names of these functions.
 const HERE: &CStr = c"hikyaku_rank_here";
 const SHARE: &CStr = c"hikyaku_rank_share";
 
-/// The build of this copy: release, what it was compiled from and how, and the sizes of what it
-/// hands over.
+/// The build of this copy: release, sources, compilation settings, and the sizes of the types that
+/// it hands over.
 fn build() -> &'static str {
     static BUILD: OnceLock<String> = OnceLock::new();
     BUILD.get_or_init(|| {
@@ -83,7 +83,7 @@ fn build() -> &'static str {
 /// The rank of this thread that another copy has joined, if there is one.
 ///
 /// # Errors
-/// That copy is of another build.
+/// That copy is from another build.
 pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
     let own = build();
     for (object, function) in others(HERE) {
@@ -94,8 +94,8 @@ pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
             communicator: std::ptr::null_mut(),
             gate: std::ptr::null(),
         };
-        // SAFETY: whatever exports this name is a copy of this file, of any release, and has a
-        // function of this type there.
+        // SAFETY: any object that exports this name has a copy of this file, of any release, with a
+        // function of this type.
         let here = unsafe { std::mem::transmute::<NonNull<c_void>, Here>(function) };
         here(own.as_ptr(), own.len(), &raw mut answer);
         if answer.has_joined == 0 {
@@ -105,12 +105,12 @@ pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
             return Err(other_build(object, &answer));
         };
         if let Some(gate) = NonNull::new(answer.gate.cast_mut()) {
-            // SAFETY: a gate of a copy of this build, which is a static of it, and is not unloaded.
+            // SAFETY: the gate of a copy of this build: a static of a copy that is never unloaded.
             crate::threads::adopt_gate(unsafe { gate.cast::<Gate>().as_ref() });
         }
         let inside = crate::threads::Inside::enter();
-        // SAFETY: a copy of the same build has boxed it for whoever asks, and both have their
-        // memory of the C library.
+        // SAFETY: a copy of the same build has boxed it for the asking copy, and both use the C
+        // library's allocator.
         let communicator = unsafe { Box::from_raw(found.cast::<Communicator>().as_ptr()) };
         let process = communicator.engine().borrow().port().host().process();
         process.adopt();
@@ -123,7 +123,7 @@ pub(crate) fn rank_elsewhere() -> Result<Option<Communicator>, InitError> {
 
 fn other_build(object: CString, answer: &RankAnswer) -> InitError {
     let text = match NonNull::new(answer.build.cast_mut()) {
-        // SAFETY: a text of the copy that answered, of this length, which stays.
+        // SAFETY: a text of this length in the copy that answered, which remains valid.
         Some(build) => unsafe { std::slice::from_raw_parts(build.as_ptr(), answer.build_bytes) },
         None => b"unknown",
     };
@@ -134,7 +134,7 @@ fn other_build(object: CString, answer: &RankAnswer) -> InitError {
     }
 }
 
-/// Tells the other copies of this build that threads share the rank.
+/// Notifies the other copies of this build that threads share the rank.
 pub(crate) fn share_elsewhere(gate: &'static Gate) {
     let own = build();
     for (_, function) in others(SHARE) {
@@ -144,10 +144,10 @@ pub(crate) fn share_elsewhere(gate: &'static Gate) {
     }
 }
 
-/// Whether a text of another copy is this one's build.
+/// Whether a text of another copy is the name of this build.
 ///
 /// # Safety
-/// `build` points to so many bytes.
+/// `build` points to `bytes` bytes.
 unsafe fn is_own_build(build: *const u8, bytes: usize) -> bool {
     // SAFETY: the caller's promise.
     !build.is_null() && unsafe { std::slice::from_raw_parts(build, bytes) } == build_bytes()
@@ -169,7 +169,7 @@ unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *
     let found = catch_unwind(|| {
         let inside = crate::threads::Inside::enter();
         let found = crate::init::joined_here().filter(Communicator::is_in_this_process);
-        // One that is not handed over goes inside of the gate.
+        // A handle that is not passed on is dropped inside the gate.
         let has_joined = found.is_some();
         let boxed = found.filter(|_| is_own).map(|found| Box::into_raw(Box::new(found)));
         drop(inside);
@@ -190,10 +190,11 @@ unsafe extern "C" fn hikyaku_rank_here(build: *const u8, bytes: usize, answer: *
     unsafe { answer.write(said) };
 }
 
-/// Another copy of this crate says that threads share the rank, inside of its gate.
+/// Called by another copy of this crate: threads share the rank, inside its gate.
 ///
 /// # Safety
-/// `build` points to `bytes` bytes; if they are this build's, `gate` to a [`Gate`] that stays.
+/// `build` points to `bytes` bytes; if they name this build, `gate` points to a [`Gate`] that
+/// remains valid.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hikyaku_rank_share(build: *const u8, bytes: usize, gate: *const c_void) {
     // SAFETY: the caller's promise.
@@ -203,7 +204,7 @@ unsafe extern "C" fn hikyaku_rank_share(build: *const u8, bytes: usize, gate: *c
     }
 }
 
-/// An object of the process: its name, and where it is.
+/// A loaded object of the process: its name and its address range.
 struct LoadedObject {
     name: CString,
     from: usize,
@@ -216,17 +217,17 @@ impl LoadedObject {
     }
 }
 
-/// What lies in the object that this copy is part of.
+/// A variable in the object that this copy is part of.
 static OWN: u8 = 0;
 
-/// The functions of a name in the other objects of this process, with the objects' names.
+/// The functions with this name in the other objects of this process, with the objects' names.
 fn others(function: &CStr) -> Vec<(CString, NonNull<c_void>)> {
     let own = (&raw const OWN).addr();
     let objects = objects().into_iter().filter(|object| !object.holds(own));
     objects.filter_map(|object| Some((object.name.clone(), find(&object, function)?))).collect()
 }
 
-/// The objects of this process that have names: not the program itself.
+/// The objects of this process with a name, without the program itself.
 fn objects() -> Vec<LoadedObject> {
     let mut objects: Vec<LoadedObject> = Vec::new();
     // SAFETY: the function is called with the vector's address before this returns.
@@ -234,20 +235,20 @@ fn objects() -> Vec<LoadedObject> {
     objects
 }
 
-/// Notes one object in the vector that `all` points to.
+/// Appends one object to the vector that `all` points to.
 unsafe extern "C" fn note(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
     all: *mut c_void,
 ) -> c_int {
-    // SAFETY: the C library gives one that is there during the call.
+    // SAFETY: the C library passes an object that is valid during the call.
     let info = unsafe { &*info };
     if info.dlpi_name.is_null() {
         return 0;
     }
-    // SAFETY: not null, and so a text.
+    // SAFETY: not null, so a C string.
     let name = unsafe { CStr::from_ptr(info.dlpi_name) };
-    // SAFETY: as many headers as it says.
+    // SAFETY: the object has this number of headers.
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
@@ -257,31 +258,31 @@ unsafe extern "C" fn note(
     });
     let whole = ends.reduce(|one, next| (one.0.min(next.0), one.1.max(next.1)));
     if let Some((from, to)) = whole.filter(|_| !name.is_empty()) {
-        // SAFETY: the vector of `objects`, which waits for this.
+        // SAFETY: the vector of `objects`, which waits for this call.
         let all = unsafe { &mut *all.cast::<Vec<LoadedObject>>() };
         all.push(LoadedObject { name: name.to_owned(), from, to });
     }
     0
 }
 
-/// A function of an object itself, not of one that it depends on.
+/// A function that the object itself defines, not one that it depends on.
 fn find(object: &LoadedObject, function: &CStr) -> Option<NonNull<c_void>> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: a text; nothing is loaded that is not there.
+    // SAFETY: a C string; the flag prevents that an object is loaded that was not there.
     let handle = NonNull::new(unsafe { libc::dlopen(object.name.as_ptr(), flags) })?;
-    // SAFETY: a handle of the C library's, and a text.
+    // SAFETY: a handle from the C library, and a C string.
     let found = unsafe { libc::dlsym(handle.as_ptr(), function.as_ptr()) };
-    // SAFETY: a handle of the C library's, given back once.
+    // SAFETY: a handle from the C library, closed once.
     unsafe { libc::dlclose(handle.as_ptr()) };
     NonNull::new(found).filter(|found| object.holds(found.addr().get()))
 }
 
-/// Keeps the object that this copy is part of where it is until the process ends.
+/// Keeps the object that this copy is part of loaded until the process ends.
 fn stay() {
     let own = (&raw const OWN).addr();
     if let Some(object) = objects().into_iter().find(|object| object.holds(own)) {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-        // SAFETY: a text; nothing is loaded that is not there. The handle is never given back.
+        // SAFETY: a C string; no object is loaded that was not there. The handle is never closed.
         let _ = unsafe { libc::dlopen(object.name.as_ptr(), flags) };
     }
 }
@@ -316,7 +317,7 @@ mod tests {
         let said = other_build(c"/lib/x.so".to_owned(), &other).to_string();
         assert!(said.contains("/lib/x.so") && said.contains(build()), "{said}");
         let same = ask(build());
-        // SAFETY: boxed for the library that asks.
+        // SAFETY: boxed for the copy that asks.
         let found = unsafe { Box::from_raw(same.communicator.cast::<Communicator>()) };
         assert!(std::rc::Rc::ptr_eq(&found.rank, &joined.rank));
         std::thread::spawn(move || assert_eq!(ask(build()).has_joined, 0)).join().unwrap();

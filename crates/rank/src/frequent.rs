@@ -1,26 +1,25 @@
-//! Frequent sources get landing and status rings of their own, without the program's help (paper
+//! Gives frequent sources landing and status rings of their own, without the program's help (paper
 //! 000 §4: memory follows partners, not ranks).
 //!
 //! Where sources start in shared rings, a rank has private rings of either kind to give away. It
-//! finds frequent sources without counting messages itself: it renews the credit of a source after
-//! some of its messages have been received, and each grant is a count of them.
+//! detects frequent sources without counting messages itself: it renews the credit of a source
+//! after some of its messages have been received, and each grant is a count of them.
 //!
 //! ```text
 //!   64 messages of a source, or more, ...
-//!     among 32 times as many of all, with 32 packets or more out of shared rings:
-//!       a ring is nobody's ───────────────────────────────────────────► gets it
-//!       an owner has not sent 64 while 4,096 of all came: of such the
-//!       one that did so longest ago ──► shares again, and its ring ───► gets it
-//! ```
+//!     among 32 times as many of all, with 32 packets or more from shared rings:
+//!       a ring is free ───────────────────────────────────────────────► gets it
+//!       an owner has not sent 64 while 4,096 of all arrived: of these
+//!       the one checked longest ago ──► shares again, and its ring ───► gets it
 //!
 //! So a source that sends one in 32 messages is frequent. It keeps its ring until it sends less
 //! than one in 64 and another source is frequent. If there are more frequent sources than rings,
-//! the first ones keep theirs, so that no ring goes to and fro. Messages are counted and no clock
-//! is read: in virtual time the same run moves the same sources. How a ring changes hands with
-//! messages in flight is in `nic`'s `hosted/route.rs`.
+//! the first ones keep theirs, so that no ring moves back and forth. Messages are counted and no
+//! clock is read: in virtual time the same run moves the same sources. `nic`'s `hosted/route.rs`
+//! describes how a ring changes its owner with messages in flight.
 //!
-//! Status rings follow the same rules, without the one about packets: each message has a record.
-//! An owner gives its ring up at its next poll; the ring then goes to the next frequent source
+//! Status rings follow the same rules, except the one about packets: each message has a record. An
+//! owner releases its ring at its next poll; the ring then goes to the next frequent source
 //! (`hosted/follow.rs`).
 
 use std::collections::BTreeMap;
@@ -30,42 +29,42 @@ use hikyaku_nic::fabric::{Rank, RingId, RingPort};
 use hikyaku_nic::hosted::{Host, HostedPort};
 use hikyaku_nic::segment::SegmentLayout;
 
-/// After so many messages of a source it is looked at.
+/// The number of messages of a source after which it is checked.
 const MESSAGES: u64 = 64;
 
-/// A source is frequent that sends one in so many messages.
+/// A source is frequent if it sends at least one in this many messages.
 const FREQUENT: u64 = 32;
 
-/// The owner of a ring is quiet when so many messages have come since it was last looked at.
+/// The owner of a ring is quiet if this many messages have arrived since it was last checked.
 const QUIET: u64 = 64 * MESSAGES;
 
-/// Packets in shared rings between two looks from which on a ring is of use: a message of up to 40
-/// bytes takes no room in any.
+/// The number of packets in shared rings between two checks from which on a ring is useful: a
+/// message of up to 40 bytes takes no room in a ring.
 const PACKETS: u32 = 32;
 
-/// How many rings ranks have given to frequent sources, by themselves.
+/// The numbers of rings that ranks have given to frequent sources automatically.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingMoves {
     /// Landing rings given.
     pub given: u64,
-    /// Those of them that were taken from another source, which shares again.
+    /// How many of them were taken from another source, which shares again.
     pub taken_back: u64,
     /// Status rings given.
     pub status_given: u64,
-    /// Sources of them that were asked to share again.
+    /// Sources that were asked to share again for them.
     pub status_taken_back: u64,
 }
 
 impl RingMoves {
-    /// Words that hold it.
+    /// The number of words of its encoding.
     pub const WORDS: usize = 4;
 
-    /// The counts, which may be added to those of another rank.
+    /// Encodes the counts, which may be added to those of another rank.
     pub fn words(self) -> [u64; RingMoves::WORDS] {
         [self.given, self.taken_back, self.status_given, self.status_taken_back]
     }
 
-    /// The reverse of [`RingMoves::words`]. Missing words are zeros.
+    /// Decodes [`RingMoves::words`]. Missing words are zeros.
     pub fn of_words(words: &[u64]) -> RingMoves {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         RingMoves {
@@ -88,30 +87,30 @@ impl fmt::Display for RingMoves {
     }
 }
 
-/// Who sends often, and which rings the library has given.
+/// The frequent sources, and the rings that the library has given.
 #[derive(Debug)]
 pub(crate) struct FrequentSources {
-    /// Rings in which sources start: source `s` in ring `s % shared`. The others are to be given.
+    /// Rings in which sources start: source `s` in ring `s % shared`. The others can be given away.
     shared: RingId,
     /// The source of each other ring, if the library has given it.
     owners: Vec<Option<Rank>>,
-    /// What each source was allowed to send at the start.
+    /// The initial credit of each source.
     credit: u64,
-    /// Messages of all sources, as far as their credit was renewed.
+    /// Messages of all sources, as counted by renewals of their credit.
     messages: u64,
-    /// What is known of each source whose credit was.
+    /// The state of each source whose credit was renewed.
     known: BTreeMap<Rank, Known>,
     moves: RingMoves,
-    /// The program directs rings itself: what is, stays.
+    /// The program directs rings itself: the library changes none any more.
     ended: bool,
 }
 
-/// What is known of a source since it was last looked at.
+/// The counts of a source since it was last checked.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// What it may send in all.
+    /// The number of messages that it may send in total.
     granted: u64,
-    /// Messages of all sources by then.
+    /// Messages of all sources at that time.
     since: u64,
     /// Its own since then.
     messages: u64,
@@ -119,7 +118,7 @@ struct Known {
     packets: u32,
 }
 
-/// A ring for a source, of another one if that is quiet.
+/// A ring for a source, possibly taken from a quiet one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gift {
     ring: RingId,
@@ -128,7 +127,7 @@ struct Gift {
 }
 
 impl FrequentSources {
-    /// For a rank with so many shared landing rings, and so many beside them.
+    /// For a rank with this many shared landing rings, and this many others.
     fn new(shared: RingId, spare: RingId, credit: u32) -> FrequentSources {
         FrequentSources {
             shared,
@@ -141,7 +140,7 @@ impl FrequentSources {
         }
     }
 
-    /// Those of a job whose segments lie so, if it has shared rings and others to give.
+    /// For a job with this layout, if it has shared rings and others to give away.
     pub(crate) fn of(layout: &SegmentLayout) -> Option<FrequentSources> {
         let shared = layout.shared_rings();
         let spare = if shared > 0 { layout.rings - shared } else { 0 };
@@ -149,12 +148,13 @@ impl FrequentSources {
         has_spare.then(|| FrequentSources::new(shared, spare, layout.credit))
     }
 
-    /// How many rings were given.
+    /// The number of rings given.
     pub(crate) fn moves(&self) -> RingMoves {
         self.moves
     }
 
-    /// A source may send so many messages in all. Gives it a ring if it sends often.
+    /// Records that a source may send `messages` messages in total. Gives it a ring if it is
+    /// frequent.
     pub(crate) fn granted(
         &mut self,
         port: &mut HostedPort<impl Host>,
@@ -175,13 +175,13 @@ impl FrequentSources {
         }
         match port.route(source, Some(gift.ring)) {
             Ok(()) => self.settle(gift),
-            // Its owner is in a post right now, or the system makes no barrier: then it stays its
-            // owner's, which may always have it back.
+            // Its owner is in a post right now, or the system makes no barrier: the ring goes back to
+            // the owner, which is always possible.
             Err(_) => _ = gift.from.map(|owner| port.route(owner, Some(gift.ring))),
         }
     }
 
-    /// The program directs this source, or a ring. The library moves no source any more.
+    /// The program directs this source, or a ring. From now on the library moves no source.
     pub(crate) fn leave_to_program(&mut self, source: Option<Rank>) {
         self.ended = true;
         if let Some(owner) = self.owners.iter_mut().find(|owner| **owner == source) {
@@ -189,8 +189,8 @@ impl FrequentSources {
         }
     }
 
-    /// Puts one source on a shared ring to which the library had given a private one: of several
-    /// that which was looked at longest ago. Whether there was one.
+    /// Puts a source with a private ring from the library on a shared one: the one checked longest
+    /// ago. Returns whether there was one.
     pub(crate) fn take_one_back(&mut self, port: &mut HostedPort<impl Host>) -> bool {
         let Some(owner) = self.quietest(self.owners()) else { return false };
         self.leave_to_program(Some(owner));
@@ -201,8 +201,8 @@ impl FrequentSources {
         source % self.shared
     }
 
-    /// A status ring for a frequent source, unless it has one: a free one, or, when it is frequent
-    /// again, that of a source that was quiet.
+    /// Gives a frequent source a status ring, unless it has one: a free one, or, when it is
+    /// frequent again, that of a quiet source.
     fn give_status(&mut self, port: &mut HostedPort<impl Host>, source: Rank) {
         if !port.shares_status(source) {
             return;
@@ -217,8 +217,9 @@ impl FrequentSources {
         }
     }
 
-    /// Notes what a source may send in all, and its packets in shared rings since the last time. If
-    /// it is frequent: how many packets that were since it was last looked at.
+    /// Records the total number of messages that a source may send, and its packets in shared rings
+    /// since the last call. Returns for a frequent source the number of packets since it was last
+    /// checked.
     fn note(&mut self, source: Rank, granted: u64, packets: u32) -> Option<u32> {
         let is_new = !self.known.contains_key(&source);
         let known = self.known.entry(source).or_default();
@@ -227,7 +228,7 @@ impl FrequentSources {
         self.messages += messages;
         known.granted = granted.max(before);
         if is_new {
-            // For how long it has sent is not known.
+            // It is unknown for how long it has been sending.
             known.since = self.messages;
             return None;
         }
@@ -242,7 +243,7 @@ impl FrequentSources {
         is_frequent.then_some(packets)
     }
 
-    /// A landing ring for a frequent source with so many packets.
+    /// A landing ring for a frequent source with this many packets.
     fn gift(&self, source: Rank, packets: u32) -> Option<Gift> {
         if packets < PACKETS || self.owners.contains(&Some(source)) {
             return None;
@@ -256,7 +257,7 @@ impl FrequentSources {
         Some(Gift { ring: self.shared + place as RingId, source, from: Some(owner) })
     }
 
-    /// The source has the ring.
+    /// Records that the source has the ring.
     fn settle(&mut self, gift: Gift) {
         self.owners[(gift.ring - self.shared) as usize] = Some(gift.source);
         self.moves.given += 1;
@@ -276,7 +277,7 @@ impl FrequentSources {
         self.messages - self.seen(owner) > QUIET
     }
 
-    /// How many messages had come when a source was last looked at.
+    /// The number of all messages when a source was last checked.
     fn seen(&self, source: Rank) -> u64 {
         self.known.get(&source).map_or(0, |known| known.since)
     }
@@ -288,12 +289,13 @@ mod tests {
 
     const CREDIT: u32 = 256;
 
-    /// Two shared rings and two to give.
+    /// Two shared rings and two to give away.
     fn few() -> FrequentSources {
         FrequentSources::new(2, 2, CREDIT)
     }
 
-    /// A landing ring for a source that may send so many messages and has landed these packets.
+    /// The landing ring given to a source that may send this many messages and has landed these
+    /// packets.
     fn look(
         sources: &mut FrequentSources,
         source: Rank,
@@ -304,7 +306,7 @@ mod tests {
         sources.gift(source, packets)
     }
 
-    /// So many messages of a source, and as many packets in shared rings unless it has a ring.
+    /// This many messages of a source, with as many packets in shared rings unless it has a ring.
     fn take(sources: &mut FrequentSources, source: Rank, messages: u64) -> Option<Gift> {
         let known = sources.known.get(&source);
         let granted = known.map_or(CREDIT.into(), |known| known.granted) + messages;
@@ -313,7 +315,7 @@ mod tests {
         gift.inspect(|gift| sources.settle(*gift))
     }
 
-    /// As many messages of each of these as are looked at at once. All that is given.
+    /// Enough messages of each of these sources for a check. Returns all gifts.
     fn grants(sources: &mut FrequentSources, of: impl IntoIterator<Item = Rank>) -> Vec<Gift> {
         of.into_iter().filter_map(|source| take(sources, source, MESSAGES)).collect()
     }
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn ip_13_one_in_so_many_messages_is_frequent() {
-        // Source 9 has one in so many grants; the others are seldom.
+        // Source 9 has one in `every` grants; the others are rare.
         for (every, given) in [(2, true), (FREQUENT, true), (FREQUENT + 1, false)] {
             let mut sources = few();
             let order = (0..3 * every).map(|at| if at % every == 0 { 9 } else { 100 + at as Rank });
@@ -341,14 +343,14 @@ mod tests {
         assert_eq!(come(100, PACKETS), Some(gift(2, 9, None)));
     }
 
-    /// While it is held up a source has its credit renewed message by message.
+    /// While a source is held up its credit is renewed message by message.
     #[test]
     fn ip_13_messages_are_counted_and_not_how_often_credit_is_renewed() {
         let mut sources = few();
         let gifts: Vec<u64> = (0..200).filter(|_| take(&mut sources, 9, 1).is_some()).collect();
         assert_eq!(gifts, [MESSAGES], "after the first one");
         let mut sources = few();
-        // One in 40 messages is no frequent one, however it is divided.
+        // One in 40 messages is not frequent, however the grants are divided.
         for _ in 0..200 {
             assert_eq!(take(&mut sources, 9, 1), None);
             assert_eq!(take(&mut sources, 9, 1), None);
@@ -369,7 +371,7 @@ mod tests {
     fn ip_13_a_quiet_source_shares_again_when_another_is_frequent() {
         let mut sources = few();
         assert_eq!(grants(&mut sources, [5, 5, 7, 7]), [gift(2, 5, None), gift(3, 7, None)]);
-        // Neither is quiet yet, and then both are: the longest quiet one goes.
+        // Neither is quiet yet, and then both are: the one quiet for longest loses its ring.
         assert_eq!(grants(&mut sources, [8; (QUIET / MESSAGES) as usize - 2]), []);
         assert_eq!(grants(&mut sources, [8]), [gift(2, 8, Some(5))]);
         assert_eq!(grants(&mut sources, [5, 5]), [gift(3, 5, Some(7))], "and back");

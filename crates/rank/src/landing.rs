@@ -1,11 +1,12 @@
-//! A rank's landing rings, directed by its program (paper 000's AMT and its Address Table).
+//! A rank's landing rings, under the control of its program (paper 000's AMT and its Address
+//! Table).
 //!
-//! The receiver alone says where the messages of each source land: in a private ring, whose room
-//! is that source's alone, or in one that several share. A change takes effect with the source's
-//! next message; what has landed stays, and no message is overtaken. How a private ring
-//! gets from one source to another is in `nic`'s `hosted/route.rs`.
+//! Only the receiver decides where the messages of each source land: in a private ring, whose room
+//! that source alone uses, or in one that several share. A change takes effect with the source's
+//! next message; messages that have landed stay, and none is overtaken. `nic`'s `hosted/route.rs`
+//! describes how a private ring passes from one source to another.
 //!
-//! Until a program directs a source, the library gives rings to frequent ones by itself
+//! Until a program directs a source, the library gives rings to frequent sources automatically
 //! (`frequent.rs`). From then on it moves none.
 
 use hikyaku_msg::MsgError;
@@ -18,19 +19,19 @@ use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::port::RankPort;
 
-/// How often a ring is tried for which a post has to end first. Between tries others run.
+/// How often a change is tried that has to wait for the end of a post. Others run between tries.
 const TRIES: u32 = 1000;
 
-/// Why a source does not land where it was to.
+/// Why a source's ring cannot be set as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum LandingError {
-    /// All private rings are other sources'.
+    /// All private rings belong to other sources.
     #[error(
         "each of the {rings} private landing rings of this rank is another source's: put one back \
          on a shared ring first"
     )]
     NoneLeft {
-        /// How many private rings there are.
+        /// The number of private rings.
         rings: u32,
     },
     /// No ring is shared.
@@ -39,26 +40,26 @@ pub enum LandingError {
          below the number of ranks"
     )]
     NoneShared,
-    /// The ring is private: the receiver alone says whose it is.
+    /// The ring is private: only the receiver decides which source uses it.
     #[error(
         "landing ring {ring} is private to a source of its rank's choice: a sender can name rings \
          0 to {}",
         .shared.saturating_sub(1)
     )]
     NotShared {
-        /// The ring asked for.
+        /// The requested ring.
         ring: RingId,
-        /// How many rings are shared: the first ones of each rank.
+        /// The number of shared rings: the first ones of each rank.
         shared: u32,
     },
-    /// The table refuses.
+    /// The table refuses the change.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
-/// The rings of this rank, and who lands in which.
+/// The rings of this rank, and their sources.
 impl Communicator {
-    /// How many landing rings this rank has.
+    /// The number of landing rings of this rank.
     pub fn landing_rings(&self) -> u32 {
         self.engine().borrow().port().host().layout().rings
     }
@@ -112,8 +113,8 @@ impl Communicator {
         Err(self.landing_error(error))
     }
 
-    /// Puts a source on a shared ring, unless it is on one. Returns its number: of several that
-    /// have fewest sources the first.
+    /// Puts a source on a shared ring, unless it is on one. Returns its number: the first of those
+    /// with the fewest sources.
     ///
     /// # Errors
     /// There is no such source, it is gone, or no ring is shared.
@@ -146,7 +147,7 @@ impl Communicator {
         routed.map_err(|error| self.landing_error(error.into()))
     }
 
-    /// Says what a ring does from now on when it is full.
+    /// Sets the policy of a full ring.
     ///
     /// # Errors
     /// There is no such ring.
@@ -156,7 +157,7 @@ impl Communicator {
         engine.port_mut().set_full(ring, policy).map_err(|error| LandingError::Table(error).into())
     }
 
-    /// Says how many status records this rank's eager messages to another leave from now on.
+    /// Sets the number of status records that this rank's later eager messages to another leave.
     ///
     /// # Errors
     /// There is no such rank.
@@ -171,8 +172,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Names the shared ring of another rank in which this rank's messages land from now on, or
-    /// leaves that to the receiver's table again.
+    /// Selects the shared ring of another rank in which this rank's later messages land. `None`
+    /// leaves the choice to the receiver's table.
     ///
     /// # Errors
     /// There is no such rank or ring, or the ring is not shared.
@@ -208,7 +209,7 @@ impl Communicator {
         engine.port_mut().route(source, Some(ring))
     }
 
-    /// The rank in the job of a source.
+    /// The job rank of a source.
     fn existing(&self, source: u32) -> Result<Rank, Error> {
         let size = self.size();
         if source >= size {
@@ -230,15 +231,15 @@ impl Communicator {
         }
     }
 
-    /// The same for a source that the program directs: from here on the library gives no ring by
-    /// itself.
+    /// The same for a source that the program directs: from now on the library gives no ring
+    /// automatically.
     fn directed(&self, source: u32) -> Result<Rank, Error> {
         let job = self.present(source)?;
         self.engine().borrow_mut().port_mut().leave_rings_to_program(Some(job));
         Ok(job)
     }
 
-    /// An error with this communicator's numbers.
+    /// Converts an error to this communicator's ranks.
     fn landing_error(&self, error: LandingError) -> Error {
         use TableError::{Private, Unsettled};
         let number = |rank| self.number(rank);

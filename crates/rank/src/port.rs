@@ -102,7 +102,7 @@ impl RankPort {
         self.near.inner_mut().beyond_mut()
     }
 
-    /// Histogram of the time that payloads were stored for ranks of this host.
+    /// Counts of long payloads for ranks of this host: stored through the caches or past them.
     pub fn store_counts(&self) -> StoreCounts {
         self.near.inner().store_counts()
     }

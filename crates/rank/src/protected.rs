@@ -1,24 +1,23 @@
-//! Protected windows, in bytes. Each part of such a window is a file in memory of its own; only the
-//! ranks of the host that may use the part have its descriptor
-//! ([`hikyaku_shm::ProtectedMemory`]).
+//! Protected windows, in bytes. Each part of such a window is a separate file in memory; only the
+//! ranks of the host that may use the part have its descriptor ([`hikyaku_shm::ProtectedMemory`]).
 //!
-//! Making one is a fixed number of meetings. Every rank goes through all of them, even after an
-//! error, so that no rank waits for one that has gone on:
+//! Creation consists of a fixed number of meetings. Every rank takes part in all of them, even
+//! after an error, so that no rank waits for one that has gone on:
 //!
 //! ```text
-//!   all tell     keys, length, who may do what
+//!   all share    keys, length, access rights
 //!   each round   hand over for writing ── meet ── take
 //!   meet; seal against further writers
 //!   each round   hand over for reading ── meet ── take
 //!   meet         a window at all ranks, or at none
 //! ```
 //!
-//! A fast rank may hand over for the next round before a slow one has taken all of this one; the
-//! slow one takes that too. Ranks wait in meetings only, and a meeting ends with an error if a rank
-//! has died.
+//! A fast rank may hand over for the next round before a slow one has taken all parts of this one;
+//! the slow one takes those too. Ranks wait only in meetings, and a meeting ends with an error if a
+//! rank has died.
 //!
-//! In virtual time one thread lands what all ranks write, so the parts are in the job's memory.
-//! Ranks of other hosts ask the owner, which checks its tables.
+//! In virtual time one thread delivers the writes of all ranks, so the parts are in the job's
+//! memory. Ranks of other hosts send requests to the owner, which checks its tables.
 
 use std::ops::Range;
 
@@ -29,15 +28,15 @@ use crate::communicator::Communicator;
 use crate::error::{Error, WindowError};
 use crate::window::{ByteWindow, OFFER, WindowPart, read_offers};
 
-/// What a rank may do with another's part of a protected window.
+/// A rank's rights on another's part of a protected window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Nothing.
+    /// No access.
     #[default]
     None,
-    /// Read it.
+    /// Read access.
     Read,
-    /// Read it, write it and change it by atomic operations.
+    /// Read, write and atomic access.
     Write,
 }
 
@@ -51,41 +50,43 @@ impl Access {
     }
 }
 
-/// Descriptors that all ranks together hand over in a round. The kernel counts those under way for
-/// the user, and refuses more than a process may have open; there are those of two rounds at most.
+/// The maximum number of descriptors that all ranks together hand over in a round. The kernel
+/// counts those in flight per user, and refuses more than a process may have open; at most two
+/// rounds are in flight.
 const A_ROUND: u32 = if cfg!(test) { 4 } else { 256 };
 
-/// Words that a rank tells besides those of every window: key for reading, offset, inbox.
+/// The number of words that describe a part besides those of every window: key for reading, offset,
+/// inbox.
 const MORE: usize = 6;
 
-/// Accesses in a word.
+/// The number of access rights in a word.
 const PER_WORD: usize = 16;
 
-/// What a rank has told of its part.
+/// The announcement of a rank about its part.
 #[derive(Debug)]
 struct Offer {
     for_reading: Key,
     offset: u64,
     inbox: u64,
-    /// What each rank may do.
+    /// The access of each rank.
     access: Vec<Access>,
 }
 
-/// A window while its parts are handed over.
+/// A window under construction.
 struct Making<'c> {
     communicator: &'c Communicator,
-    /// The first thing that went wrong.
+    /// The first failure.
     failure: Option<Error>,
     window: Option<ByteWindow>,
-    /// None in virtual time.
+    /// `None` in virtual time.
     file: Option<ProtectedFile>,
     inbox: Option<Inbox>,
     offers: Vec<Offer>,
 }
 
 impl Communicator {
-    /// [`Communicator::window`] whose parts only those ranks can use that their owners let:
-    /// `access` says what each other rank may do with this one's part.
+    /// [`Communicator::window`] with access control: `access` returns the rights of each other rank
+    /// on this one's part.
     ///
     /// # Errors
     /// As [`Communicator::window`], or [`WindowError::NotHanded`].
@@ -115,7 +116,7 @@ impl<'c> Making<'c> {
         making
     }
 
-    /// This rank's part, with a key for all and one for reading.
+    /// Opens this rank's part, with a key for all rights and one for reading.
     fn open(&mut self, length: usize, element: usize) -> Result<(), Error> {
         let communicator = self.communicator;
         let keys = [Rights::ALL, Rights::READ];
@@ -159,7 +160,8 @@ impl<'c> Making<'c> {
 
     fn note(&mut self, step: Result<(), Error>) {
         let Err(error) = step else { return };
-        // What a window says of a rank gives way to what a meeting says next: that it has died.
+        // A window's error about a rank is replaced by the next meeting's error that this rank has
+        // died.
         let gives_way = |error: &Error| matches!(error, Error::Window(_));
         if self.failure.as_ref().is_none_or(|first| gives_way(first) && !gives_way(&error)) {
             self.failure = Some(error);
@@ -186,7 +188,7 @@ impl<'c> Making<'c> {
         words
     }
 
-    /// Takes in what all ranks have told.
+    /// Handles the announcements of all ranks.
     fn take_in(&mut self, offers: Result<Vec<Vec<u32>>, Error>) {
         let taken = offers.and_then(|offers| {
             let communicator = self.communicator;
@@ -215,7 +217,7 @@ impl<'c> Making<'c> {
         self.note(taken);
     }
 
-    /// How many rounds there are, and to how many ranks each hands over in one.
+    /// The number of rounds, and the number of ranks to which each rank hands over per round.
     fn rounds(&self) -> (u32, u32) {
         let ranks = self.communicator.size();
         let peers = (A_ROUND / ranks).max(1);
@@ -245,7 +247,7 @@ impl<'c> Making<'c> {
         }
     }
 
-    /// Waits for all, and hears whether all goes well.
+    /// Waits for all ranks, and learns whether any has failed.
     fn meet(&mut self) {
         let told = self.communicator.share(&[u32::from(self.failure.is_none())]);
         let heard = told.and_then(|words| {
@@ -256,13 +258,13 @@ impl<'c> Making<'c> {
         self.note(heard);
     }
 
-    /// Whether a rank of the communicator is another one of this host; which it is in the job.
+    /// The job rank of a rank of the communicator, if it is on this host.
     fn near(&self, rank: u32) -> Result<Option<u32>, Error> {
         let job = self.job_rank(rank)?;
         Ok((!self.communicator.engine().borrow().port().is_far(job)).then_some(job))
     }
 
-    /// Hands this rank's part to those so far after it that have this access.
+    /// Hands this rank's part to the ranks at these distances after it that have this access.
     fn hand(&self, access: Access, distances: Range<u32>) -> Result<(), Error> {
         let own = self.communicator.rank();
         let Some(file) = self.file.as_ref().filter(|_| self.failure.is_none()) else {
@@ -281,7 +283,7 @@ impl<'c> Making<'c> {
         Ok(())
     }
 
-    /// Takes the parts of those so far before this rank that have given it this access.
+    /// Takes the parts of the ranks at these distances before this one that give it this access.
     fn take(&mut self, access: Access, distances: Range<u32>) -> Result<(), Error> {
         if self.failure.is_some() {
             return Ok(());
@@ -296,7 +298,8 @@ impl<'c> Making<'c> {
         taken.map_err(|(owner, reason)| not_handed(self.communicator.number(owner), reason))
     }
 
-    /// The parts that this rank is to be given, for this access, by those so far before it.
+    /// The parts that this rank shall receive, with this access, from the ranks at these distances
+    /// before it.
     fn expected(&self, access: Access, distances: Range<u32>) -> Result<Vec<ExpectedPart>, Error> {
         let (own, ranks) = (self.communicator.rank(), self.communicator.size());
         let mut expected = Vec::new();
@@ -339,7 +342,7 @@ fn not_handed(rank: u32, reason: HandError) -> Error {
 }
 
 impl Offer {
-    /// What a rank has told, of so many ranks. `None`: malformed.
+    /// Decodes a rank's announcement in a communicator of `ranks` ranks. `None`: malformed.
     fn read(words: &[u32], ranks: usize) -> Option<Offer> {
         let more = words.get(OFFER..OFFER + MORE)?;
         let long = |at: usize| u64::from(more[at + 1]) << 32 | u64::from(more[at]);
@@ -382,7 +385,7 @@ mod tests {
         });
     }
 
-    /// Each hands over to one other in a round here: those that are quick are a round ahead.
+    /// Each rank hands over to one other in a round here, so fast ranks are a round ahead.
     #[test]
     fn parts_go_round_by_round_where_ranks_are_many() {
         on_ranks(5, |all| {

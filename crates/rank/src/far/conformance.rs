@@ -1,8 +1,8 @@
-//! The rules of every fabric between hosts: ranks of one process, each of a host of its own or two
-//! hosts by turns, that reach those of others by libfabric.
+//! The conformance rules of a fabric between hosts: ranks of one process, each on its own host or
+//! alternating between two, that reach those on other hosts through libfabric.
 //!
 //! The bodies drive all ranks of a job in one thread. An operation on memory of another host waits
-//! for its target, so a thread beside makes progress at the ranks that nobody uses just then.
+//! for its target, so a second thread makes progress at ranks that are not in use.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -35,13 +35,13 @@ use hikyaku_shm::{Hosts, Job, JobConfig, ShmHost, exchange_cards, open_all, open
 use super::{Far, LAYOUT, SENDS, providers};
 use crate::port::RankPort;
 
-/// After which a packet that is under way never comes.
+/// The time after which a packet in flight counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a rank counts of a lane, and whether packets wait there.
+/// A rank's counts of a lane, and whether packets wait there.
 type LaneState = (LaneCounts, bool);
 
-/// A job: its ranks while they are there, and its hosts.
+/// A job: its ranks while they exist, and its hosts.
 struct Floor {
     ranks: Vec<Mutex<Option<RankPort>>>,
     hosts: Vec<Job>,
@@ -52,13 +52,13 @@ impl Floor {
         self.ranks[rank].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes progress at a rank. Whether anything came.
+    /// Makes progress at a rank. Returns whether anything arrived.
     fn progress(rank: &mut Option<RankPort>) -> bool {
         let parts = rank.as_mut().and_then(RankPort::parts);
         parts.is_some_and(|(far, near)| far.progress(near))
     }
 
-    /// Makes progress at ranks that nobody uses, until all are gone.
+    /// Makes progress at ranks that are not in use, until all are gone.
     fn serve(&self) {
         loop {
             let (mut any, mut came) = (false, false);
@@ -74,14 +74,14 @@ impl Floor {
             match (any, came) {
                 (false, _) => return,
                 (_, true) => {}
-                // Nobody wakes it: it looks now and then.
+                // No rank wakes it, so it polls from time to time.
                 (_, false) => thread::park_timeout(Duration::from_micros(20)),
             }
         }
     }
 
-    /// Whether what one rank has sent another has not come there, or what this has told it; or more
-    /// follows, since the other holds nothing and so makes room.
+    /// Whether a packet from one rank to another, or its acknowledgement, has not arrived; or more
+    /// packets will follow because the other rank holds none and so makes room.
     fn under_way(&self, from: usize, to: usize) -> bool {
         let of = |rank: usize, look: &dyn Fn(&Far) -> LaneState| {
             self.rank(rank).as_mut().and_then(RankPort::parts).map(|(far, _)| look(far))
@@ -101,7 +101,7 @@ impl Floor {
         })
     }
 
-    /// Makes progress everywhere until nothing more moves.
+    /// Makes progress everywhere until nothing moves any more.
     fn settle(&self) {
         let (all, start) = (self.ranks.len(), Instant::now());
         let mut still = 0;
@@ -116,7 +116,7 @@ impl Floor {
     }
 }
 
-/// A rank's port. Others make progress at it while nobody is in a call of it.
+/// A rank's port. Another thread makes progress at it while no call uses it.
 struct SharedPort {
     floor: Arc<Floor>,
     rank: usize,
@@ -127,8 +127,8 @@ impl SharedPort {
         call(self.floor.rank(self.rank).as_mut().expect("the rank is there"))
     }
 
-    /// Does something until it does not find a rank full that nothing was sent to: the first packet
-    /// takes a connection, for which both sides have to make progress.
+    /// Repeats a call while it finds a rank full to which nothing was sent yet: the first packet
+    /// needs a connection, for which both sides have to make progress.
     fn once_met<T, E: Copy>(
         &mut self,
         mut call: impl FnMut(&mut RankPort) -> Result<T, E>,
@@ -309,7 +309,7 @@ impl MailboxPort for SharedPort {
 }
 
 impl GroupPort for SharedPort {
-    /// Groups are of one host, and no body is run that needs one.
+    /// Groups are on one host, and no body that needs one is run.
     fn group(&self, _group: GroupId) -> Option<&RegisteredGroup> {
         None
     }
@@ -339,7 +339,7 @@ impl GroupPort for SharedPort {
     } }
 }
 
-/// Ranks on so many hosts, by turns.
+/// Ranks that alternate between this many hosts.
 struct Between {
     hosts: u32,
 }
@@ -347,7 +347,7 @@ struct Between {
 /// Every rank on a host of its own.
 const FAR: Between = Between { hosts: u32::MAX };
 
-/// Two hosts: a rank's neighbours are far, the next but one is near.
+/// Two hosts: a rank's neighbours are far, and the next ones near.
 const MIXED: Between = Between { hosts: 2 };
 
 impl Harness for Between {
@@ -413,7 +413,7 @@ mod mixed {
 
 hikyaku_conformance::conformance_between_hosts!(conformance_calls "between hosts");
 
-/// Where a provider lends memory, its peers read all of it, wherever the announcement says it is.
+/// If a provider lends memory, its peers read all of it, at any address in the announcement.
 #[test]
 fn lent_memory_is_fetched_whole() {
     let mut ports = FAR.open(&Setup::private(2));
@@ -439,7 +439,7 @@ fn lent_memory_is_fetched_whole() {
     if providers::goes_as_device() {
         assert_eq!(lent.address, bytes.as_ptr().addr() as u64);
     }
-    // It asks for less at once while it lends something as well.
+    // It requests less at a time while it lends something as well.
     let answer = bytes.clone();
     assert!(receiver.lend(0, 8, &answer).is_some());
     assert!(receiver.fetch_lent((0, lent), bytes.len() as u64, (5, 9)));
@@ -460,8 +460,8 @@ fn lent_memory_is_fetched_whole() {
     sender.take_back(7);
 }
 
-/// A send that is dropped while its receiver fetches it arrives as it was, whoever chooses the keys
-/// of what is lent, and whatever is written there next.
+/// A send that is dropped while its receiver fetches it arrives unchanged, whichever side chooses
+/// the keys of lent memory, and whatever is written there next.
 #[test]
 fn a_send_dropped_while_it_is_fetched_arrives_whole() {
     const LENGTH: usize = 8 << 20;
@@ -507,7 +507,7 @@ fn a_send_dropped_while_it_is_fetched_arrives_whole() {
     });
 }
 
-/// At length also behind the layers, with each kind of fault.
+/// In long runs also behind the layers, with each kind of fault.
 fn behind_layers(faults: Faults) {
     if std::env::var_os("HIKYAKU_LONG").is_some() {
         [FAR, MIXED].into_iter().for_each(|hosts| every_body(&layered::layered(hosts, faults)));

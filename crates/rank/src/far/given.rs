@@ -1,9 +1,9 @@
-//! Memory that ranks of other hosts have given to the job, as shared variables do: it stays when
+//! Memory that ranks on other hosts have given to the job, as shared variables do: it remains when
 //! its rank leaves or dies.
 //!
-//! The rank itself is asked while its process lives, even if it has left the job: it lingers as
-//! long as others need what it gave (`parting.rs`). Afterwards any other rank of its host is asked,
-//! which has the region mapped. Memory of a host without ranks is lost.
+//! While the process of the rank lives, requests are sent to it, even if it has left the job: it
+//! stays as long as others need its memory (`parting.rs`). Afterwards any other rank of its host,
+//! which has the region mapped, receives the requests. Memory of a host without ranks is lost.
 
 use hikyaku_nic::fabric::{Atomic, AtomicOp, PeerState, Port, PostError, Rank, RemoteAddress};
 
@@ -14,10 +14,11 @@ use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
 
 impl Far {
-    /// Changes an integer in memory that a rank of another host has given; answers the one before.
+    /// Modifies an integer in memory that a rank on another host has given; returns the previous
+    /// value.
     ///
     /// # Errors
-    /// No rank of its host is left.
+    /// No rank of its host remains.
     pub(crate) fn fetch_given(
         &mut self,
         near: &mut NearPort,
@@ -36,10 +37,10 @@ impl Far {
         }
     }
 
-    /// Reads memory that a rank of another host has given.
+    /// Reads memory that a rank on another host has given.
     ///
     /// # Errors
-    /// No rank of its host is left.
+    /// No rank of its host remains.
     pub(crate) fn get_given(
         &mut self,
         near: &mut NearPort,
@@ -56,11 +57,11 @@ impl Far {
         }
     }
 
-    /// Writes memory that a rank of another host has given, and waits for no answer. What this rank
-    /// asks for later is done later.
+    /// Writes memory that a rank on another host has given, without a wait for the answer. This
+    /// rank's later requests are carried out later.
     ///
     /// # Errors
-    /// No rank of its host is left.
+    /// No rank of its host remains.
     pub(crate) fn put_given(
         &mut self,
         near: &mut NearPort,
@@ -81,16 +82,17 @@ impl Far {
                 bytes: &payload[done..end],
             };
             let posted = self.tell(near, asked, &[&wire::put_head(&put), put.bytes]);
-            // Nobody knows how much a dead rank has written of what it was sent.
+            // It is unknown how much of the data a dead rank has written.
             done = if posted.is_ok() { end } else { 0 };
         }
         Ok(())
     }
 
-    /// Changes an integer in memory that a rank of another host has given, and waits for no answer.
+    /// Modifies an integer in memory that a rank on another host has given, without a wait for the
+    /// answer.
     ///
     /// # Errors
-    /// No rank of its host is left.
+    /// No rank of its host remains.
     pub(crate) fn tell_given(
         &mut self,
         near: &mut NearPort,
@@ -105,7 +107,7 @@ impl Far {
         }
     }
 
-    /// Who is asked for memory of a rank: itself, or else the first that is left of its host.
+    /// The rank that serves a rank's memory: itself, or else the first remaining rank of its host.
     fn keeper_of(&self, near: &NearPort, rank: Rank) -> Result<Rank, PostError> {
         if self.is_there(near, rank) {
             return Ok(rank);
@@ -120,8 +122,7 @@ impl Far {
         })
     }
 
-    /// Whether a rank of another host serves memory that ranks of that host gave, as far as is
-    /// known.
+    /// Whether a rank on another host serves memory that ranks of that host gave, as far as known.
     pub(super) fn is_there(&self, near: &NearPort, rank: Rank) -> bool {
         let is_deaf = self.state.peers.is_deaf(rank);
         !is_deaf
@@ -130,7 +131,7 @@ impl Far {
     }
 }
 
-/// The old value of an operation that may have been carried out before, and found `old`.
+/// The previous value of an operation that found `old`, and may have been carried out before.
 fn as_if_asked_once(atomic: &Atomic, old: u64) -> u64 {
     match atomic.operation {
         AtomicOp::CompareSwap { expected } if old == atomic.operand => expected,

@@ -1,4 +1,4 @@
-//! Lands what comes from ranks of other hosts, at the rank that receives it.
+//! Delivers data from ranks of other hosts at the receiving rank.
 
 use std::collections::VecDeque;
 
@@ -14,27 +14,27 @@ use super::memory::{Calls, Serving};
 use super::peers::{FarPeer, FarPeers};
 use super::wire::{self, FarPacket, SendPart};
 
-/// What arrivals change.
+/// The state that arrivals modify.
 pub(super) struct LandingState {
     pub(super) own: Rank,
     pub(super) peers: FarPeers,
     pub(super) events: VecDeque<Event>,
-    /// Answers to be sent, and reads to be served.
+    /// Answers to send, and reads to serve.
     pub(super) answers: VecDeque<(Rank, Vec<u8>)>,
     pub(super) serving: VecDeque<Serving>,
-    /// Ranks that have sent something for the first time, that are to be told their grant, and
-    /// that have left.
+    /// Ranks that have sent something for the first time, ranks to which a grant must be sent, and
+    /// ranks that have left.
     pub(super) strangers: Vec<Rank>,
     pub(super) granting: Vec<Rank>,
     pub(super) parting: Vec<Rank>,
-    /// Ranks that say that they have dropped a send of this one.
+    /// Ranks that report that they have dropped a send of this one.
     pub(super) droppers: Vec<Rank>,
     pub(super) departures: u64,
     pub(super) lending: Lending,
-    /// Malformed packets, and operations that the tables refuse: how many, and of the last whose it
-    /// was and why.
+    /// Malformed packets, and operations that the tables refuse: their number, and the source and
+    /// reason of the last one.
     pub(super) refused: DroppedPackets,
-    /// This rank leaves, and reads nothing any more.
+    /// This rank is leaving, and no longer reads messages.
     pub(super) is_leaving: bool,
 }
 
@@ -57,7 +57,7 @@ impl LandingState {
         }
     }
 
-    /// Takes in an arrival.
+    /// Handles an arrival.
     pub(super) fn arrive(
         &mut self,
         hosted: &mut NearTables,
@@ -82,7 +82,7 @@ impl LandingState {
             self.granting.push(source);
         }
         if lane == SENDS && peer.is_stuck {
-            // Sends do not overtake what may pass them.
+            // Sends do not overtake packets on the other lane, which may pass them.
             return Acceptance::Full;
         }
         let Some(packet) = wire::decode(payload, source) else {
@@ -122,7 +122,7 @@ impl LandingState {
         Acceptance::Taken
     }
 
-    /// Notes an answer to an operation, if its caller waits for one.
+    /// Queues the answer to an operation, if its caller waits for one.
     fn answer(&mut self, to: Rank, call: u32, outcome: Result<u64, PostError>) {
         if call != wire::UNANSWERED {
             self.answers.push_back((to, wire::answer(call, outcome)));
@@ -131,7 +131,7 @@ impl LandingState {
         }
     }
 
-    /// Lands a part of a send.
+    /// Delivers a part of a send.
     fn land(
         &mut self,
         hosted: &mut NearTables,
@@ -147,14 +147,15 @@ impl LandingState {
             Granularity::PerPacket if lane == SENDS => {
                 land_part(hosted, &mut peer.landed, source, part)
             }
-            // Short enough to land whole or not at all, while a send may have landed in part.
+            // It is short enough to be delivered completely or not at all; a send may be delivered
+            // in part.
             Granularity::PerPacket => land_part(hosted, &mut 0, source, part),
         };
         let is_full = landed == Ok(false);
         if lane != SENDS {
             peer.is_stuck = is_full;
         }
-        // What the tables refuse has no reader. Its sender learns it once.
+        // A part that the tables refuse has no reader. Its sender is notified once.
         if landed.is_err() {
             self.refused.note(source, Some(DropCause::Refused));
             if !std::mem::replace(&mut peer.told_drop, true) {
@@ -165,14 +166,15 @@ impl LandingState {
     }
 }
 
-/// Lands the rest of a part, of which `landed` bytes are there. Returns whether all is.
+/// Delivers the rest of a part, of which `landed` bytes are delivered. Returns whether it is
+/// complete.
 fn land_part(
     hosted: &mut NearTables,
     landed: &mut usize,
     source: Rank,
     part: &SendPart<'_>,
 ) -> Result<bool, PostError> {
-    // The count is of the first packet that is held, and of no other.
+    // The count is only for the first held packet.
     let from = (*landed).min(part.payload.len());
     let outcome = hosted.land_from(source, &part.command(from));
     let (next, outcome) = match outcome {
@@ -185,7 +187,7 @@ fn land_part(
     outcome
 }
 
-/// Gathers a message of one record, and lands it when all of it has come.
+/// Gathers a message with one record, and delivers it after all of it has arrived.
 fn land_as_one(
     hosted: &mut NearTables,
     peer: &mut FarPeer,

@@ -1,17 +1,17 @@
-//! Long messages whose receiver fetches them out of the sender's memory: the sender copies nothing.
+//! Long messages that the receiver fetches from the sender's memory: the sender copies nothing.
 //!
 //! ```text
 //!   sender            receiver
-//!   lends ── RTS ──►  Fetch ──► pieces asked for, a few at a time ──► there ──► parts of a message
+//!   lends ── RTS ──►  Fetch ──► requests some pieces ──► arrived ──► parts of a message
 //!     ▲                           ▲                                            │
 //!     │                           '──── the engine has copied a piece out ◄────'
 //!     '───── FIN ───── all parts
 //! ```
 //!
-//! Pieces are read into registered memory of this side and copied out of it. So no buffer of a
-//! program is in a provider's hands when a peer dies: a piece under way then keeps its room for
-//! good. A fetch takes the room of a few pieces, whatever the message's length. There are as many
-//! fetches at once as there are rooms; further messages stream.
+//! Pieces are read into registered memory of the receiver and copied out of it. So no provider has
+//! a program's buffer when a peer dies: a piece in flight then keeps its room for good. A fetch
+//! uses the room of a few pieces, for any length of message. There are as many fetches at a time as
+//! there are rooms; further messages stream.
 
 use std::collections::BTreeMap;
 
@@ -22,100 +22,100 @@ use hikyaku_ofi::{LentMemory, PostResult, Region, Remote};
 
 use super::Far;
 
-/// Bytes that a fetch has room for, and how many pieces there are at most.
+/// Bytes of the room of a fetch, and the maximum number of pieces.
 const ROOM: usize = 1 << 20;
 const PIECES: usize = ROOM / ONE_WAY.length;
 
-/// How a message is cut: bytes of a piece, and how many are under way at once.
+/// The division of a message: bytes of a piece, and the number of pieces in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cut {
     length: usize,
     most: usize,
 }
 
-/// One way. Two pieces of 256 KiB under way took 0.83 of that for 1 to 4 MiB, but twice as long in
-/// a quarter of all starts.
+/// For one direction. Two pieces of 256 KiB in flight took 0.83 of its time for 1 to 4 MiB, but
+/// twice as long in a quarter of all starts.
 const ONE_WAY: Cut = Cut { length: 128 << 10, most: 8 };
 
-/// A message of one piece, and one that is fetched while this rank lends memory itself, as both do
-/// in an exchange.
+/// For a message of one piece, and for one that is fetched while this rank lends memory itself, as
+/// both ranks of an exchange do.
 ///
-/// A provider of sockets answers what it is asked before this rank's program learns of anything
-/// that came with it, and what the program asks for then is sent behind the answer. So one rank
-/// sends all that is under way while the other has nothing to send, and then the other way round:
-/// an alltoall of 512 KiB took as long as one after the other. The less is asked for at once, the
-/// more they overlap: alltoall of 512 KiB and 1 MiB took 0.82 and 0.67 of what it took with eight
-/// of 128 KiB, and with two of 256 KiB 1.8 and 1.7. Shorter pieces cost more than they gain. (Two
-/// hosts of a rank each, libfabric 1.17, net, over veth, medians of seven runs by turns.)
+/// A provider on sockets answers a request before this rank's program learns of anything that
+/// arrived with it, and the program's next request is sent behind that answer. So one rank sends
+/// all its data in flight while the other has nothing to send, and then the reverse: an alltoall of
+/// 512 KiB took as long as the two directions one after the other. Smaller requests overlap more:
+/// alltoall of 512 KiB and 1 MiB took 0.82 and 0.67 of the time with eight of 128 KiB, and with two
+/// of 256 KiB 1.8 and 1.7. Shorter pieces cost more than they gain. (Two hosts of a rank each,
+/// libfabric 1.17, net, over veth, medians of seven alternating runs.)
 const EXCHANGED: Cut = Cut { length: 256 << 10, most: 1 };
 
-/// The shortest piece. A provider copies shorter messages into memory of its own.
+/// The shortest piece. A provider copies shorter messages into its own memory.
 const LEAST: u64 = 16 << 10;
 
-/// From how many bytes on a message is lent.
+/// The minimum length of a lent message.
 const LEND_FROM: usize = 64 << 10;
 
-/// Fetches at once.
+/// The maximum number of fetches at a time.
 const FETCHES: usize = 16;
 
-/// Bytes of all rooms.
+/// The bytes of all rooms.
 pub(super) const MOST_BYTES: usize = FETCHES * ROOM;
 
-/// How long a rank that waits polls often for a peer that reads what it lends, or for a piece:
-/// a provider that makes progress in calls alone gives no other sign. Later it sleeps longer, and
-/// the provider's descriptor wakes it.
+/// How long a waiting rank polls often for a piece, or for a peer that reads lent memory: a
+/// provider that makes progress only in calls gives no other sign. Later it sleeps longer, and the
+/// provider's descriptor wakes it.
 const BUSY: Time = Time::from_nanoseconds(10_000_000);
 
-/// What this rank lends, and what it fetches from others.
+/// The memory that this rank lends, and its fetches from others.
 #[derive(Default)]
 pub(super) struct Lending {
     lent: BTreeMap<u64, LentMemory>,
     fetches: Vec<Fetch>,
-    /// Until when this rank polls often while it waits, for a peer that reads what it lends or for
-    /// a piece.
+    /// The time until which this rank polls often while it waits for a piece, or for a peer that
+    /// reads lent memory.
     busy_until: Time,
-    /// Sources of which a piece cannot be had.
+    /// Sources of which a piece cannot be fetched.
     broken: Vec<(Rank, i32)>,
 }
 
-/// The room for a fetch, and the fetch that has it.
+/// The room of a fetch, and its current fetch.
 struct Fetch {
-    /// `None`: a source died while a piece was under way.
+    /// `None`: a source died while a piece was in flight.
     region: Option<Region>,
-    /// Which fetch it is of those that have had this room.
+    /// Numbers the fetches that have used this room.
     number: u16,
-    /// `None`: nobody has it.
+    /// `None`: the room is free.
     of: Option<FetchedMessage>,
-    /// How the room is cut into pieces.
+    /// The division of the room into pieces.
     cut: Cut,
     pieces: [Piece; PIECES],
 }
 
-/// A message that is fetched.
+/// A message being fetched.
 struct FetchedMessage {
     from: Rank,
-    /// Where its provider has it.
+    /// Its address at the sender's provider.
     lent: LentAddress,
     length: u64,
     /// The protocol and header of its parts.
     told: (u8, u64),
-    /// Bytes asked for, and bytes that have become parts; pieces of both.
+    /// Requested bytes, and bytes that have become parts; each with the number of pieces.
     asked: (u64, usize),
     landed: (u64, usize),
 }
 
 impl FetchedMessage {
-    /// The length of the next piece to ask for. `None`: none until one has come.
+    /// The length of the next piece to request. `None`: no request before a piece has arrived.
     fn next_length(&self, cut: Cut) -> Option<u64> {
         let left = self.length - self.asked.0;
         let may_ask = left > 0 && self.asked.1 - self.landed.1 < cut.most;
-        // None is too short.
+        // No piece is too short.
         let (piece, last) = (cut.length as u64, cut.length as u64 + LEAST);
         may_ask.then_some(if left > piece && left < last { piece - LEAST } else { left.min(piece) })
     }
 }
 
-/// How a message of so many bytes is cut, by whether this rank lends memory.
+/// The division of a message of `length` bytes. `lends`: this rank lends memory.
 fn cut_of(length: u64, lends: bool) -> Cut {
     if lends || length <= EXCHANGED.length as u64 { EXCHANGED } else { ONE_WAY }
 }
@@ -126,17 +126,17 @@ enum Piece {
     Free,
     Asked(u32),
     There(u32),
-    /// The engine has it.
+    /// The engine uses it.
     Landed,
 }
 
 impl Fetch {
-    /// Whether another message can have the room.
+    /// Whether another message can use the room.
     fn is_free(&self) -> bool {
         self.of.is_none() && self.pieces.iter().all(|piece| *piece == Piece::Free)
     }
 
-    /// Ends a fetch. What is under way keeps its memory.
+    /// Ends a fetch. A piece in flight keeps its memory.
     fn end(&mut self) {
         self.of = None;
         for piece in &mut self.pieces {
@@ -153,12 +153,12 @@ impl Fetch {
     }
 }
 
-/// The place of a piece: the room of its fetch, and which of that.
+/// The number of a piece, made of the room of its fetch and its index there.
 fn place_of(room: usize, piece: usize) -> u64 {
     (room * PIECES + piece) as u64
 }
 
-/// The room and the piece at a place.
+/// The room and the index of a piece.
 fn piece_at(place: u64) -> (usize, usize) {
     (place as usize / PIECES, place as usize % PIECES)
 }
@@ -168,7 +168,7 @@ fn token(room: usize, number: u16, piece: usize) -> u32 {
 }
 
 impl Lending {
-    /// Begins a fetch. `false`: it is too short, or there is no room.
+    /// Begins a fetch. `false`: the message is too short, or there is no room.
     fn begin(
         &mut self,
         links: &Links,
@@ -200,7 +200,7 @@ impl Lending {
         true
     }
 
-    /// Asks for pieces that there is room for.
+    /// Requests pieces for which there is room.
     pub(super) fn ask(&mut self, links: &mut Links) {
         for (room, fetch) in self.fetches.iter_mut().enumerate() {
             let (Some(message), Some(region)) = (&mut fetch.of, &fetch.region) else { continue };
@@ -228,7 +228,7 @@ impl Lending {
         }
     }
 
-    /// A piece is there, or cannot be had; what can land becomes events.
+    /// Handles a piece that has arrived or failed; pieces that can be delivered become events.
     pub(super) fn take_in(
         &mut self,
         now: Time,
@@ -265,18 +265,18 @@ impl Lending {
         }
     }
 
-    /// A rank is gone: nothing more is fetched of it.
+    /// Ends all fetches from a rank that is gone.
     pub(super) fn end(&mut self, rank: Rank) {
         let is_of = |fetch: &&mut Fetch| fetch.of.as_ref().is_some_and(|it| it.from == rank);
         self.fetches.iter_mut().filter(is_of).for_each(Fetch::end);
     }
 
-    /// A source of which a piece cannot be had, and libfabric's error number.
+    /// A source of which a piece cannot be fetched, and libfabric's error number.
     pub(super) fn take_broken(&mut self) -> Option<(Rank, i32)> {
         self.broken.pop()
     }
 
-    /// Whether pieces are under way, or may be read here.
+    /// Whether pieces may be in flight, or lent memory being read.
     pub(super) fn is_busy(&self, now: Time) -> bool {
         now < self.busy_until
             && (!self.lent.is_empty() || self.fetches.iter().any(|fetch| fetch.of.is_some()))
@@ -306,7 +306,7 @@ impl Far {
         let can = self.links.replaces_lent();
         if can {
             self.take_back(name);
-            // Without memory for it, a piece under way fails at the peer.
+            // If memory for the copy is lacking, a piece in flight fails at the peer.
             self.lend(now, name, copy);
         }
         can
@@ -329,7 +329,7 @@ impl Far {
         begun
     }
 
-    /// Copies bytes of a piece that has landed.
+    /// Copies bytes of a piece that has arrived.
     pub(crate) fn copy_piece(
         &self,
         place: u64,
@@ -344,7 +344,7 @@ impl Far {
         count
     }
 
-    /// The room of a piece is free again.
+    /// Releases the room of a piece.
     pub(crate) fn release_piece(&mut self, place: u64) {
         let (room, piece) = piece_at(place);
         if let Some(fetch) = self.state.lending.fetches.get_mut(room) {
@@ -358,13 +358,13 @@ impl Far {
 mod tests {
     use super::*;
 
-    /// A message of which nothing has come.
+    /// A message of which nothing has arrived.
     fn message(length: u64) -> FetchedMessage {
         let lent = LentAddress { address: 0, key: 0 };
         FetchedMessage { from: 1, lent, length, told: (0, 0), asked: (0, 0), landed: (0, 0) }
     }
 
-    /// Asks for all pieces that may be under way: how long they are.
+    /// Requests all pieces that may be in flight, and returns their lengths.
     fn ask(message: &mut FetchedMessage, cut: Cut) -> Vec<u64> {
         let next = || {
             let length = message.next_length(cut)?;

@@ -1,12 +1,13 @@
-//! Letters to mailboxes of ranks of other hosts. They store the same bytes, stamps and ends as a
-//! writer on the mailbox's own host, by operations that are not answered.
+//! Letters to mailboxes of ranks on other hosts. They store the same bytes, stamps and ends as a
+//! writer on the mailbox's own host, by operations without answers.
 //!
-//! The last bytes of a letter are kept until it is posted, and go with its stamp: a packet is a
-//! call of the kernel at both ends, and most letters are one so. The first packet to a rank goes
-//! alone, and a letter in two would wait for the answer to it.
+//! The last bytes of a letter are kept until it is posted, and are sent with its stamp. A packet
+//! costs a system call at both ends, and most letters then are one packet. The first packet to a
+//! rank is sent alone, so a letter in two packets would wait for its acknowledgement.
 //!
-//! Starting a round waits for nobody (TF-10), so a letter that finds no room is copied and waits
-//! here. That is one round of letters at most: the next one is written when this one has been read.
+//! The start of a round waits for no rank (TF-10), so a letter for which there is no room is copied
+//! and queued here. That is at most one round of letters: the next one is written after this one
+//! has been read.
 
 use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Integer, MailEnd, MailboxAddress, PostError, Rank, RemoteAddress, Space,
@@ -18,13 +19,13 @@ use crate::near::NearPort;
 use super::wire::{self, PutPart, Told, UNANSWERED, WireAddress};
 use super::{Far, NEEDED};
 
-/// Checks that bytes are within the region of a rank: all ranks' are as large as each other.
+/// Checks that bytes lie within the region of a rank. All ranks' regions have the same size.
 fn within_region(near: &NearPort, rank: Rank, offset: u64, length: u64) -> Result<(), PostError> {
     let is_inside = offset.checked_add(length).is_some_and(|end| end <= near.host().region_bytes());
     if is_inside { Ok(()) } else { Err(PostError::OutOfBounds { rank, offset, length }) }
 }
 
-/// A word of a mailbox.
+/// The address of a word of a mailbox.
 fn word_in_region(
     near: &NearPort,
     MailboxAddress { rank, at: start, .. }: MailboxAddress,
@@ -35,12 +36,12 @@ fn word_in_region(
     Ok(RemoteAddress { rank, space: Space::Region, offset })
 }
 
-/// The last bytes of the letter that is being written.
+/// The last bytes of the letter being written.
 #[derive(Debug, Default)]
 pub(super) struct OpenLetter {
-    /// Into which mailbox, and of which round.
+    /// The mailbox, and the round.
     to: Option<(MailboxAddress, u64)>,
-    /// Where in the region of that rank they belong.
+    /// Their offset in the region of that rank.
     offset: u64,
     bytes: Vec<u8>,
 }
@@ -52,11 +53,11 @@ impl OpenLetter {
 }
 
 impl Far {
-    /// [`MailboxPort::write_mail`](hikyaku_nic::fabric::MailboxPort::write_mail). A rank that is
-    /// gone reads nothing.
+    /// [`MailboxPort::write_mail`](hikyaku_nic::fabric::MailboxPort::write_mail). Does nothing for
+    /// a rank that is gone.
     ///
     /// # Errors
-    /// The bytes do not fit the letter.
+    /// The bytes do not fit in the letter.
     pub(crate) fn write_mail(
         &mut self,
         near: &NearPort,
@@ -90,7 +91,7 @@ impl Far {
         Ok(())
     }
 
-    /// Sends what is kept of the letter that is being written, and `more` behind it.
+    /// Sends the kept bytes of the letter being written, followed by `more`.
     fn push_letter(&mut self, near: &NearPort, more: &[u8], told: Told) {
         let kept = std::mem::take(&mut self.letter.bytes);
         let total = (kept.len() + more.len()) as u64;
@@ -108,7 +109,7 @@ impl Far {
     /// [`MailboxPort::post_mail`](hikyaku_nic::fabric::MailboxPort::post_mail).
     ///
     /// # Errors
-    /// The word is outside of the region.
+    /// The word lies outside the region.
     pub(crate) fn post_mail(
         &mut self,
         near: &NearPort,
@@ -127,20 +128,20 @@ impl Far {
 
     /// [`MailboxPort::end_mail`](hikyaku_nic::fabric::MailboxPort::end_mail).
     pub(crate) fn end_mail(&mut self, near: &NearPort, to: MailboxAddress, end: MailEnd) {
-        // Its memory may serve something else then.
+        // Its memory may be reused afterwards.
         if self.letter.to.is_some_and(|(open, _)| open == to) {
             self.letter = OpenLetter::default();
         }
-        // Nobody is told of a mailbox that cannot be.
+        // An invalid mailbox has no reader to notify.
         let _ = self.push_word(near, to, 0, end.to_word());
     }
 
-    /// Whether all letters to a rank are on their way: none waits for room.
+    /// Whether all letters to a rank have been sent: none waits for room.
     pub(crate) fn has_sent_mail(&self, to: Rank) -> bool {
         !self.out.iter().any(|(rank, lane, _)| (*rank, *lane) == (to, NEEDED))
     }
 
-    /// Stores a word of a mailbox, behind what has been written before.
+    /// Stores a word of a mailbox, after all earlier writes.
     fn push_word(
         &mut self,
         near: &NearPort,
@@ -157,7 +158,7 @@ impl Far {
         Ok(())
     }
 
-    /// Sends what the library needs to go on, now or when there is room.
+    /// Sends what the library needs for progress, now or when there is room.
     fn push(&mut self, near: &NearPort, to: Rank, parts: &[&[u8]]) {
         if self.state.peers.is_deaf(to) {
             return;

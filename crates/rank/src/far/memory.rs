@@ -1,15 +1,16 @@
-//! Operations on memory of ranks of other hosts: the target's progress carries them out, by the
-//! functions of nic that a rank of its own host uses, and answers.
+//! Operations on memory of ranks on other hosts: the target's progress carries them out, by the
+//! functions of nic that a rank on its own host uses, and answers.
 //!
-//! A call waits for its answer, as it would for a reply of hardware, and serves others meanwhile.
-//! So two ranks that call each other make progress. A target that computes delays its callers until
-//! it next calls the library. A call is a row of steps, none of which waits: where threads share
-//! the rank, a window takes them one by one and lets other threads in between.
+//! A call waits for its answer, like for a reply of hardware, and serves others meanwhile. So two
+//! ranks that call each other make progress. A target that computes delays its callers until its
+//! next call of the library. A call is a sequence of steps, none of which waits: where threads
+//! share the rank, a window takes them one by one and lets other threads enter in between.
 //!
-//! Memory that a rank has *given* to the job outlives it, as on one host: once the rank's process
-//! has ended, another rank of its host is asked. If the rank that was asked dies before its answer
-//! comes, the operation is sent again, to another. If the first had carried it out, the word holds
-//! the value that this rank wrote, and the answer follows from that: an exchange has succeeded.
+//! Memory that a rank has *given* to the job outlives the rank, as on one host: after its process
+//! has ended, another rank of its host receives the requests. If the target dies before its answer
+//! arrives, the operation is sent again, to another target. If the first one had carried it out,
+//! the word holds the value that this rank wrote, and the answer follows from that: an exchange has
+//! succeeded.
 
 use std::task::{Poll, ready};
 
@@ -29,16 +30,16 @@ use super::landing::LandingState;
 use super::wire::{self, PutPart, Told, WireAddress};
 use super::{Far, NEEDED};
 
-/// Bytes that are read by one call.
+/// Bytes that one call reads.
 const READ: usize = 1 << 20;
 
-/// How long a wait lasts until it is announced.
+/// The time after which a wait is announced.
 const ANNOUNCE: Time = Time::from_nanoseconds(300_000_000);
 
 /// The calls that wait for their answers: one, or one of each thread.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Of the last one.
+    /// The number of the last call.
     number: u32,
     open: Vec<OpenCall>,
 }
@@ -47,11 +48,11 @@ pub(super) struct Calls {
 struct OpenCall {
     number: u32,
     to: Rank,
-    /// Answers that are to come.
+    /// The number of expected answers.
     answers: u32,
     /// The first refusal, or the last value.
     outcome: Option<Result<u64, PostError>>,
-    /// Bytes that have come, of so many.
+    /// Received bytes, and the expected number.
     data: Vec<u8>,
     wanted: usize,
 }
@@ -68,13 +69,13 @@ impl Calls {
         self.open.iter_mut().find(|call| call.number == number)
     }
 
-    /// Forgets a call, whatever may still come.
+    /// Removes a call; later answers are ignored.
     fn end(&mut self, number: u32) -> Option<OpenCall> {
         let at = self.open.iter().position(|call| call.number == number)?;
         Some(self.open.swap_remove(at))
     }
 
-    /// One more answer is to come.
+    /// Expects one more answer.
     fn expect(&mut self, number: u32) {
         if let Some(call) = self.get(number) {
             call.answers += 1;
@@ -85,7 +86,7 @@ impl Calls {
         self.get(number).is_none_or(|call| matches!(call.outcome, Some(Err(_))))
     }
 
-    /// How a call has ended, once all its answers have come, and the bytes.
+    /// The outcome of a call after all its answers have arrived, with the bytes.
     fn take(&mut self, number: u32) -> Option<(Result<u64, PostError>, Vec<u8>)> {
         if self.get(number).is_some_and(|call| call.answers > 0) {
             return None;
@@ -94,7 +95,7 @@ impl Calls {
         Some(ended.unwrap_or((Ok(0), Vec::new())))
     }
 
-    /// Bytes for a call.
+    /// Handles bytes for a call.
     pub(super) fn data(&mut self, source: Rank, number: u32, bytes: &[u8]) {
         let Some(call) = self.get(number).filter(|call| call.to == source) else { return };
         if bytes.len() <= call.wanted - call.data.len() {
@@ -105,7 +106,7 @@ impl Calls {
         }
     }
 
-    /// An answer to a call.
+    /// Handles an answer to a call.
     pub(super) fn answer(&mut self, source: Rank, number: u32, outcome: Result<u64, PostError>) {
         if let Some(call) = self.get(number).filter(|call| call.to == source) {
             call.answer(outcome);
@@ -124,18 +125,18 @@ impl OpenCall {
     }
 }
 
-/// How far a call is, for who takes its steps.
+/// The progress of a call that is taken in steps.
 #[derive(Debug, Default)]
 pub(crate) struct CallSteps {
-    /// 0: it has not begun.
+    /// 0: not begun.
     number: u32,
-    /// Bytes that were sent, or have come.
+    /// Bytes sent or received.
     done: usize,
-    /// Whether its questions, or that for the next bytes, were sent.
+    /// Whether its requests, or the one for the next bytes, were sent.
     is_sent: bool,
 }
 
-/// A read of this rank's memory by another.
+/// Another rank's read of this rank's memory.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) to: Rank,
@@ -158,12 +159,12 @@ impl FarWait {
         FarWait { since, wait, announced: false }
     }
 
-    /// To leave.
+    /// A wait in order to leave.
     pub(super) fn to_leave(since: Time) -> FarWait {
         FarWait::new(Wait::new(Activity::Leave), since)
     }
 
-    /// For memory of a shared variable.
+    /// A wait for memory of a shared variable.
     pub(super) fn for_given(since: Time) -> FarWait {
         FarWait::new(Wait::new(Activity::Shared), since)
     }
@@ -172,7 +173,7 @@ impl FarWait {
         FarWait::new(Wait::new(Activity::Window).named(Name::new(name)), since)
     }
 
-    /// Rests a little, for `peer`, after a look at the network: [`Far::begin_rest`].
+    /// Rests a little while waiting for `peer`, after a poll of the network: [`Far::begin_rest`].
     pub(super) fn rest(&mut self, near: &mut NearPort, peer: Rank) {
         let now = near.now();
         if !self.announced && now > self.since + ANNOUNCE {
@@ -197,7 +198,7 @@ impl FarWait {
 }
 
 impl LandingState {
-    /// Writes bytes for a rank of another host.
+    /// Writes bytes for a rank on another host.
     pub(super) fn put(
         &mut self,
         hosted: &mut NearTables,
@@ -222,7 +223,7 @@ impl LandingState {
         Ok(put.total)
     }
 
-    /// Changes an integer for a rank of another host.
+    /// Modifies an integer for a rank on another host.
     pub(super) fn change(
         &mut self,
         hosted: &mut NearTables,
@@ -259,7 +260,7 @@ impl LandingState {
         Ok(old)
     }
 
-    /// Checks that a notification can be made, before anything is changed.
+    /// Checks that a notification is possible, before anything is modified.
     fn check_told(
         &self,
         hosted: &mut NearTables,
@@ -280,7 +281,7 @@ impl LandingState {
     }
 }
 
-/// Checks that whose memory is changed is who is notified of it.
+/// Checks that the notified rank is the owner of the modified memory.
 fn check_notified(near: &NearPort, command: &Command<'_>, target: Rank) -> Result<(), PostError> {
     let Notification::Word { address: RemoteAddress { rank, .. }, .. } = command.notification
     else {
@@ -294,7 +295,7 @@ fn check_notified(near: &NearPort, command: &Command<'_>, target: Rank) -> Resul
     if rank == target { Ok(()) } else { Err(PostError::Unsupported(elsewhere)) }
 }
 
-/// What an operation that does not wait says until it is over.
+/// The result of an operation that does not wait: an error of a full port until it is complete.
 fn not_yet<R>(destination: Rank, step: Poll<Result<R, PostError>>) -> Result<R, PostError> {
     let cause = FullCause::Outstanding;
     match step {
@@ -311,7 +312,7 @@ fn notification(told: Told, own: Rank) -> Notification {
 }
 
 impl Far {
-    /// Whether a command concerns memory of ranks of other hosts.
+    /// Whether a command concerns memory of ranks on other hosts.
     pub(crate) fn concerns(&self, command: &Command<'_>) -> bool {
         let word = match command.notification {
             Notification::Word { address, .. } => Some(address.rank),
@@ -320,7 +321,7 @@ impl Far {
         self.is_far(command.destination) || word.is_some_and(|rank| self.is_far(rank))
     }
 
-    /// Carries out a put, get or atomic operation on memory of a rank of another host.
+    /// Carries out a put, get or atomic operation on memory of a rank on another host.
     pub(crate) fn carry_out(
         &mut self,
         near: &mut NearPort,
@@ -380,7 +381,7 @@ impl Far {
         near.check_own(self.own_place(offset), size, Rights::WRITE).map(drop)
     }
 
-    /// A command of a chain was refused: the event that it asked for says so too.
+    /// Reports the refusal of a chain's command in the event that the command requested.
     pub(crate) fn fail_in_chain(&mut self, command: &Command<'_>, error: PostError) {
         let is_full = matches!(error, PostError::Full { .. });
         if !is_full && command.reply.tells_failure() {
@@ -394,7 +395,7 @@ impl Far {
         RemoteAddress { rank: self.own, space: Space::Region, offset }
     }
 
-    /// Writes `payload`, in as many parts as it takes.
+    /// Writes `payload`, in as many parts as necessary.
     fn put_far(
         &mut self,
         near: &mut NearPort,
@@ -435,10 +436,11 @@ impl Far {
             .map(|done| done.map(|(value, _)| value))
     }
 
-    /// A put that does not wait, as a step of a call: an error of a full port until it is over.
+    /// A put that does not wait, as a step of a call: returns an error of a full port until it is
+    /// complete.
     ///
     /// # Errors
-    /// As of [`Far::carry_out`].
+    /// As [`Far::carry_out`].
     pub(crate) fn step_of_put(
         &mut self,
         near: &mut NearPort,
@@ -453,7 +455,7 @@ impl Far {
         not_yet(target.rank, self.put_step(near, steps, target, command.payload, told))
     }
 
-    /// Reads memory of a rank of another host.
+    /// Reads memory of a rank on another host.
     pub(crate) fn get(
         &mut self,
         near: &mut NearPort,
@@ -467,7 +469,7 @@ impl Far {
     /// [`Far::get`] as [`Far::step_of_put`].
     ///
     /// # Errors
-    /// As of [`Far::get`].
+    /// As [`Far::get`].
     pub(crate) fn step_of_get(
         &mut self,
         near: &mut NearPort,
@@ -479,7 +481,7 @@ impl Far {
         not_yet(from.rank, self.get_step(near, steps, place, into))
     }
 
-    /// Reads memory, of which `asked` is asked.
+    /// Reads memory that rank `asked` serves.
     pub(super) fn get_by(
         &mut self,
         near: &mut NearPort,
@@ -557,7 +559,7 @@ impl Far {
         Ok(old)
     }
 
-    /// Changes the integer at a place, of which `asked` is asked.
+    /// Modifies the integer at an address that rank `asked` serves.
     pub(super) fn change_at(
         &mut self,
         near: &mut NearPort,
@@ -591,15 +593,15 @@ impl Far {
         self.answer_step(near, steps.number, (asked, at)).map(|done| done.map(|(value, _)| value))
     }
 
-    /// Changes an integer of a rank of another host; answers the one before.
+    /// Modifies an integer of a rank on another host; returns the previous value.
     pub(crate) fn fetch(&mut self, near: &mut NearPort, atomic: &Atomic) -> Result<u64, PostError> {
         self.change_far(near, atomic, Told::Not)
     }
 
-    /// [`Far::fetch`] of an operation whose result goes nowhere else, as [`Far::step_of_put`].
+    /// [`Far::fetch`] for an operation whose result is only returned, as [`Far::step_of_put`].
     ///
     /// # Errors
-    /// As of [`Far::fetch`].
+    /// As [`Far::fetch`].
     pub(crate) fn step_of_fetch(
         &mut self,
         near: &mut NearPort,
@@ -610,7 +612,7 @@ impl Far {
         not_yet(at.0, self.change_step(near, steps, at, atomic, Told::Not))
     }
 
-    /// Takes the steps of a call until it is over, and rests in between.
+    /// Takes the steps of a call until it is complete, and rests in between.
     fn take_steps<R>(
         &mut self,
         near: &mut NearPort,
@@ -629,8 +631,7 @@ impl Far {
         }
     }
 
-    /// Sends something, as soon as there is room for it, to a rank that serves memory that was
-    /// given.
+    /// Sends a packet, as soon as there is room, to a rank that serves given memory.
     pub(super) fn tell(
         &mut self,
         near: &mut NearPort,
@@ -652,7 +653,7 @@ impl Far {
         if is_sent { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Sends a question of a call, if there is room for it.
+    /// Sends a request of a call, if there is room for it.
     fn ask_step(
         &mut self,
         near: &NearPort,
@@ -668,7 +669,7 @@ impl Far {
         Poll::Ready(asked)
     }
 
-    /// The outcome of a call whose questions were sent, and the bytes that have come.
+    /// The outcome of a call whose requests were sent, with the received bytes.
     fn answer_step(
         &mut self,
         near: &mut NearPort,
@@ -681,7 +682,7 @@ impl Far {
         let Err(gone) = self.check_there(near, from, at.given_by.is_some()) else {
             return Poll::Pending;
         };
-        // What it had answered before it went counts.
+        // Answers that it had sent before it was gone count.
         self.land_all(near);
         let answered = self.calls.take(number).ok_or(gone);
         if answered.is_err() {
@@ -690,8 +691,8 @@ impl Far {
         Poll::Ready(answered.and_then(|(outcome, data)| outcome.map(|value| (value, data))))
     }
 
-    /// Whether a rank of another host can still answer. `is_for_given`: for memory that a rank has
-    /// given, which may have left.
+    /// Whether a rank on another host can still answer. `is_for_given`: for given memory, whose
+    /// rank may have left.
     fn check_there(
         &self,
         near: &NearPort,
@@ -702,7 +703,7 @@ impl Far {
             return Err(PostError::PeerFailed(failure));
         }
         let has_left = match is_for_given {
-            // Its process may still run. If it has ended, another rank is asked.
+            // Its process may still run. If it has ended, another rank receives the request.
             true if !self.is_there(near, rank) => {
                 return Err(PostError::PeerFailed(super::lost(near, rank, DeathCause::Unknown)));
             }
@@ -717,7 +718,7 @@ impl Far {
         }
     }
 
-    /// Sends what others read, as far as there is room.
+    /// Sends the data of others' reads, as far as there is room.
     pub(super) fn serve(&mut self, near: &mut NearPort) {
         for _ in 0..self.state.serving.len() {
             let Some(mut serving) = self.state.serving.pop_front() else { break };
@@ -728,7 +729,7 @@ impl Far {
         }
     }
 
-    /// Whether a read is over.
+    /// Serves one read; returns whether it is complete.
     fn serve_one(&mut self, near: &mut NearPort, serving: &mut Serving) -> bool {
         let Serving { to, call, from, length, .. } = *serving;
         if !self.meet(near, to) {

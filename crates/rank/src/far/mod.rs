@@ -1,4 +1,4 @@
-//! The far side of a rank's port: ranks of other hosts, by libfabric.
+//! The far side of a rank's port: ranks on other hosts, through libfabric.
 //!
 //! ```text
 //!   post ──► Far::send ──► Links ═══ libfabric ═══► Links ──► arrive ──► HostedPort::land_from
@@ -6,21 +6,22 @@
 //!            parts                                  full                 credit, policies
 //! ```
 //!
-//! The receiving rank's own progress lands what comes, by the functions of nic that a sender on its
-//! host uses, as that source. A packet that finds no room is held, in order, and fills the window
-//! of its source. Two lanes: sends in order, and what the library needs to go on, which never waits
-//! behind sends.
+//! The receiving rank's own progress delivers arrivals, by the functions of nic that a sender on
+//! its host uses, under the sender's rank. A packet for which there is no room is held, in order,
+//! and fills the window of its source. There are two lanes: sends in order, and packets that the
+//! library needs for progress, which never wait behind sends.
 //!
-//! The sender counts its credit of messages, as near. The receiver sends grants to sources that
-//! have sent it something, and a source without credit says once that it waits.
+//! The sender counts its credit of messages, as on the near side. The receiver sends grants to
+//! sources that have sent it something, and a source without credit reports once that it waits.
 //!
-//! Operations on memory (`memory.rs`) are carried out by the target's progress, and waited for.
+//! Operations on memory (`memory.rs`) are carried out by the target's progress, and the caller
+//! waits.
 //!
-//! Nothing here detects deaths: the host's launcher records them in the job's memory, and the near
-//! side reads that. A rank that leaves says so itself, behind its last message (`parting.rs`). If
-//! the channel to a rank breaks, that rank counts as failed, with the reason; if the provider fails
-//! as a whole, all ranks of other hosts do. Dropped packets are reported to the launcher, for its
-//! report of a job that hangs.
+//! This module does not detect deaths: the host's launcher records them in the job's memory, and
+//! the near side reads that. A rank that leaves announces it itself, after its last message
+//! (`parting.rs`). If the channel to a rank breaks, that rank counts as failed, with the reason; if
+//! the provider fails as a whole, all ranks on other hosts do. Dropped packets are reported to the
+//! launcher, for its report of a job that hangs.
 
 #[cfg(test)]
 mod conformance;
@@ -63,8 +64,8 @@ use parting::UseBits;
 use peers::FarPeers;
 pub use size::FarMemory;
 
-/// Receive memory: for each rank of another host that has sent something a small window on each
-/// lane, and some for those that send much. None of it depends on how many ranks there are.
+/// Receive memory: for each rank on another host that has sent something a small window on each
+/// lane, and more for those that send much. The size does not depend on the number of ranks.
 const LAYOUT: LinkLayout = LinkLayout {
     payload: 32 << 10,
     pool: 512 << 10,
@@ -78,14 +79,16 @@ const LAYOUT: LinkLayout = LinkLayout {
 /// Sends in order.
 const SENDS: u8 = 0;
 
-/// What never waits behind them.
+/// Packets that never wait behind sends.
 const NEEDED: u8 = 1;
 
-/// Longest sleep, in place of [`MEMORY_SLEEP`], while memory is read, which comes without a sign,
-/// other than packets; and of a spare thread soon after an arrival, which may be one of many.
+/// The longest sleep, in place of [`MEMORY_SLEEP`], while memory is read, since reads arrive
+/// without a sign, unlike packets; and of a spare thread soon after an arrival, which may be one of
+/// many.
 const BUSY_NAP: Time = Time::from_nanoseconds(20_000);
 
-/// How long nothing comes before that descriptor is slept on: until then a rank does not sleep.
+/// The time without an arrival after which a rank sleeps on the provider's descriptor; before that
+/// it only naps.
 const AWAKE: Time = Time::from_nanoseconds(400_000);
 
 /// Calls without an arrival after which the channel is polled only in every eighth.
@@ -94,44 +97,44 @@ pub(crate) const QUIET: u32 = 4096;
 /// The far side of a port.
 pub(crate) struct Far {
     links: Links,
-    /// The address that it sends from, if it is one of the internet.
+    /// The address that it sends from, if it is an internet address.
     interface: Option<IpAddr>,
     own: Rank,
     state: LandingState,
     calls: Calls,
-    /// Packets that wait for room, by destination in order.
+    /// Packets that wait for room, in order for each destination.
     out: VecDeque<(Rank, u8, Vec<u8>)>,
     letter: OpenLetter,
-    /// Calls since something came.
+    /// The number of calls since the last arrival.
     quiet: u32,
-    /// Whether the next call polls in any case: the last one may have slept.
+    /// Whether the next call must poll, because the last one may have slept.
     slept: bool,
-    /// Whether the network was looked at since the last rest.
+    /// Whether the network was polled since the last rest.
     looked: bool,
-    /// Since when this rank has napped without an arrival.
+    /// The time since when this rank has napped without an arrival.
     idle_since: Option<Time>,
     alarm: SleepBy,
-    /// Whether the last sleep had no end but to be woken.
+    /// Whether the last sleep had no time limit.
     sleeps_long: bool,
-    /// Departures that the near side had counted.
+    /// The number of departures that the near side had counted.
     ends: u64,
-    /// Memory of this rank that others use when it leaves.
+    /// Memory of this rank that others still use when it leaves.
     kept: Vec<UseBits>,
-    /// What the links and the landing side had dropped when that was last told.
+    /// The drops of the links and of the landing side at the last report.
     told: [DroppedPackets; 2],
     /// The provider has failed.
     fault: Option<ProviderFault>,
-    /// What the provider is to fail with.
+    /// The error with which the provider shall fail.
     #[cfg(test)]
     to_fail: Option<Error>,
 }
 
-/// The provider has failed as a whole: nobody of another host is reached any more.
+/// The provider has failed as a whole: no rank on another host can be reached any more.
 #[derive(Debug)]
 struct ProviderFault {
     cause: DeathCause,
-    /// Ranks from this one on are to be said to have failed. There may be very many, of which most
-    /// were never spoken to: so they are not kept in a list.
+    /// Ranks from this one on must still be reported as failed. There may be very many, most of
+    /// which this rank never communicated with, so they are not kept in a list.
     next: Rank,
 }
 
@@ -141,7 +144,7 @@ impl std::fmt::Debug for Far {
     }
 }
 
-/// How a rank sleeps that also waits for what comes from other hosts.
+/// The way in which a rank sleeps that also waits for arrivals from other hosts.
 enum SleepBy {
     /// It has not slept yet.
     Unknown,
@@ -151,12 +154,12 @@ enum SleepBy {
     Alarm(Alarm),
 }
 
-/// A rank that is gone.
+/// The failure of a rank that is gone.
 fn lost(near: &NearPort, rank: Rank, cause: DeathCause) -> PeerFailure {
     PeerFailure { rank, pid: 0, host: near.host_name(rank), cause }
 }
 
-/// What a rank is told of one to which the link broke.
+/// The cause to report for a rank whose link broke.
 fn cause_of(breach: Breach) -> DeathCause {
     match breach {
         Breach::Impossible => DeathCause::Malformed,
@@ -165,7 +168,7 @@ fn cause_of(breach: Breach) -> DeathCause {
     }
 }
 
-/// Rests in the thread that calls, as [`Far::begin_rest`] has answered.
+/// Rests in the calling thread, according to the result of [`Far::begin_rest`].
 pub(crate) fn rest(near: &mut NearPort, rest: Rest<Nap>) -> Wake {
     match rest {
         Rest::Over(wake) => wake,
@@ -181,10 +184,10 @@ pub(crate) fn rest(near: &mut NearPort, rest: Rest<Nap>) -> Wake {
 }
 
 impl Far {
-    /// The far side of a port whose job has ranks on other hosts; `None`: it has not.
+    /// The far side of a port whose job has ranks on other hosts. `None`: it has none.
     ///
     /// # Errors
-    /// There is no libfabric or no usable provider, or it refuses.
+    /// There is no libfabric or no usable provider, or opening it fails.
     pub(crate) fn open(near: &NearPort) -> Result<Option<Far>, Error> {
         let Some(hosts) = near.host().hosts() else { return Ok(None) };
         let (own, size) = (near.rank(), near.size());
@@ -199,7 +202,7 @@ impl Far {
         let wanted = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
         let request = wanted
             .map_or(Ok(ProviderRequest::default()), |value| ProviderRequest::parse(&value))?;
-        // The hosts of a unit test are one.
+        // All hosts of a unit test are one.
         let request = ProviderRequest { one_host: cfg!(test), ..request };
         let offer = choose(survey.offers(), &request).offer(survey.offers(), &request)?;
         let links = Links::open(&survey, offer, (own, size, others), LAYOUT, hosts.key)?;
@@ -238,13 +241,13 @@ impl Far {
         self.interface
     }
 
-    /// Whether a rank is of another host.
+    /// Whether a rank is on another host.
     #[inline]
     pub(crate) fn is_far(&self, rank: Rank) -> bool {
         self.state.peers.is_far(rank)
     }
 
-    /// Takes in what has come and sends what waited for room. Returns whether anything came.
+    /// Handles arrivals and sends packets that waited for room. Returns whether anything arrived.
     pub(crate) fn progress(&mut self, near: &mut NearPort) -> bool {
         self.looked = true;
         if self.fault.is_some() {
@@ -261,8 +264,8 @@ impl Far {
             self.lose(near, rank, cause_of(breach));
         }
         self.tell_drops(near);
-        // A source may have sent something before its address is known here. It is tried again, or
-        // it would wait for ever for the credit that it is owed.
+        // A source may have sent something before its address is known here. The connection is
+        // tried again; otherwise the source would wait for ever for the credit that it is owed.
         for rank in std::mem::take(&mut self.state.strangers) {
             let is_met = self.meet(near, rank) || self.links.is_broken(rank);
             if !is_met && !self.state.peers.is_deaf(rank) {
@@ -273,7 +276,7 @@ impl Far {
         self.tell_grants();
         while let Some(rank) = self.state.parting.pop() {
             self.links.acknowledge(rank);
-            // That was its last word on this lane.
+            // That was its last message on this lane.
             self.links.end_lane(rank, SENDS);
         }
         while let Some((rank, answer)) = self.state.answers.pop_front() {
@@ -289,7 +292,7 @@ impl Far {
         if came {
             self.idle_since = None;
             // A letter, a put or an answer is no event of the near side, which counts idle waits
-            // from the last one, and after many would sleep at once.
+            // since the last event, and after many would sleep at once.
             near.inner_mut().begin_wait();
             if let SleepBy::Alarm(alarm) = &mut self.alarm {
                 alarm.note_arrival();
@@ -298,7 +301,7 @@ impl Far {
         came
     }
 
-    /// Takes in what has come. Whether there was anything.
+    /// Handles arrivals. Returns whether there were any.
     ///
     /// # Errors
     /// The provider fails as a whole.
@@ -313,20 +316,20 @@ impl Far {
         links.progress(|arrival| state.arrive(hosted, calls, now, arrival))
     }
 
-    /// The provider has failed: all ranks of other hosts count as failed, since nothing more comes
-    /// of them, and nothing more reaches them.
+    /// Handles a failure of the provider: all ranks on other hosts count as failed, since no data
+    /// from them or to them arrives any more.
     fn fail(&mut self, near: &NearPort, error: &Error) {
         let cause = cause_of(error.into());
         let known: Vec<Rank> = self.state.peers.known().iter().map(|peer| peer.rank).collect();
         known.into_iter().for_each(|rank| self.lose(near, rank, cause));
-        // Also of those that are not known: departures are counted, and then looked for.
+        // Unknown ranks have failed too: departures are counted, and then searched for.
         self.state.departures += 1;
         self.out.clear();
         self.state.serving.clear();
         self.fault = Some(ProviderFault { cause, next: 0 });
     }
 
-    /// Says for the launcher's report what was dropped.
+    /// Reports drops for the launcher's report.
     fn tell_drops(&mut self, near: &NearPort) {
         let (links, refused) = (self.links.drops(), self.state.refused);
         let before = std::mem::replace(&mut self.told, [links, refused]);
@@ -342,8 +345,8 @@ impl Far {
         near.host().registry().set_dropped(self.own, &dropped);
     }
 
-    /// [`Far::progress`], if it is due: after a sleep, or if something came lately, or now and
-    /// then. So waits for ranks of the own host take hardly longer.
+    /// [`Far::progress`], if it is due: after a sleep, after a recent arrival, or from time to
+    /// time. So waits for ranks on the own host take hardly longer.
     #[inline]
     pub(crate) fn progress_if_due(&mut self, near: &mut NearPort) -> bool {
         if self.quiet > QUIET && !self.slept && !self.quiet.is_multiple_of(8) {
@@ -354,7 +357,7 @@ impl Far {
         self.progress(near)
     }
 
-    /// What has come from a rank that died is landed before its death is known here.
+    /// Delivers all data from a rank that died before its death becomes known here.
     #[inline]
     pub(crate) fn before_poll(&mut self, near: &mut NearPort) {
         let now = near.departures();
@@ -365,15 +368,15 @@ impl Far {
         }
     }
 
-    /// Lands all that has come here.
+    /// Delivers everything that has arrived.
     pub(crate) fn land_all(&mut self, near: &mut NearPort) {
         while self.progress(near) {}
     }
 
-    /// Gives back what is kept for ranks whose process has ended, as the launcher says.
+    /// Frees resources of ranks whose process has ended, according to the launcher.
     fn note_ends(&mut self, near: &NearPort, numbers: Range<u64>) {
         let ended = near.host().registry().ended_in(numbers);
-        // Without that all that something is known of are looked at.
+        // Without that list all known ranks are checked.
         let all = |peers: &FarPeers| peers.known().iter().map(|peer| peer.rank).collect();
         for rank in ended.unwrap_or_else(|| all(&self.state.peers)) {
             let Some(peer) = self.state.peers.known_mut(rank) else { continue };
@@ -384,7 +387,7 @@ impl Far {
         }
     }
 
-    /// The next event of its own.
+    /// The next event of the far side.
     #[inline]
     pub(crate) fn take_event(&mut self, near: &NearPort) -> Option<Event> {
         match self.state.events.pop_front() {
@@ -393,7 +396,7 @@ impl Far {
         }
     }
 
-    /// After a fault of the provider, the next of the ranks that were never spoken to.
+    /// After a fault of the provider, the failure of the next rank without any contact.
     fn take_failure(&mut self, near: &NearPort) -> Option<Event> {
         let fault = self.fault.as_mut()?;
         let is_due = |rank: &Rank| {
@@ -405,7 +408,7 @@ impl Far {
         rank.map(|rank| Event::PeerFailed(lost(near, rank, fault.cause)))
     }
 
-    /// An event of the near side; `None`: it is known already.
+    /// Filters an event of the near side. `None`: it is known already.
     pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
         let Event::PeerFailed(failure) = event else { return Some(event) };
         let Some(peer) = self.state.peers.enter(failure.rank) else { return Some(event) };
@@ -417,11 +420,11 @@ impl Far {
         Some(event)
     }
 
-    /// Rests where the near side would, after a look at the network if one is due.
+    /// Rests like the near side, after a poll of the network if one is due.
     ///
-    /// A look is a call of the kernel, so that a spin of the near side's count takes long. Others
-    /// may need the processor meanwhile, ranks of other hosts too where these share a machine: so
-    /// a rank that has looked yields instead of spinning.
+    /// A poll is a system call, so as many polls as the near side spins take long. Others may need
+    /// the processor meanwhile, also ranks of other hosts that share the machine: so a rank that
+    /// has polled yields instead of spinning.
     pub(crate) fn begin_rest(
         &mut self,
         near: &mut NearPort,
@@ -444,14 +447,14 @@ impl Far {
         }
     }
 
-    /// Whether it has looked at the network since the last rest. Sixteen looks of a receive are as
-    /// many calls of the kernel, during which nobody else has the processor.
+    /// Whether it has polled the network since the last rest. Sixteen polls of a receive are as
+    /// many system calls, during which no other rank has the processor.
     #[inline]
     pub(crate) fn has_looked(&self) -> bool {
         self.looked
     }
 
-    /// How long a sleep may last, at most until `deadline`. `None`: until it is woken.
+    /// The end of a sleep, at most `deadline`. `None`: it lasts until it is woken.
     fn nap(&mut self, near: &NearPort, deadline: Option<Time>, start: RestStart) -> Option<Time> {
         let now = near.now();
         let since = *self.idle_since.get_or_insert(now);
@@ -461,14 +464,14 @@ impl Far {
         if self.sleeps_long {
             return deadline;
         }
-        // Who begins a rest asleep polls no more often than it naps.
+        // A thread that begins a rest asleep polls no more often than it naps.
         is_busy |= is_fresh && start == RestStart::Asleep;
         let end = now + if is_busy { BUSY_NAP } else { MEMORY_SLEEP };
         Some(deadline.map_or(end, |deadline| deadline.min(end)))
     }
 
-    /// Whether what comes will wake this rank, so that it may sleep: nothing of its own is under
-    /// way, and the provider has a descriptor that tells.
+    /// Whether an arrival will wake this rank, so that it may sleep: none of its own packets is in
+    /// flight, and the provider's descriptor reports arrivals.
     fn is_woken(&mut self, near: &NearPort) -> bool {
         let is_still = self.is_still();
         if let SleepBy::Unknown = self.alarm {
@@ -483,19 +486,20 @@ impl Far {
         }
     }
 
-    /// Whether the last sleep may last longer than what is under way now allows. `true` once.
+    /// Whether the last sleep may last longer than packets now in flight allow. Returns `true`
+    /// once.
     pub(crate) fn is_overslept(&mut self) -> bool {
         let is_over = self.sleeps_long && !self.is_still();
         self.sleeps_long &= !is_over;
         is_over
     }
 
-    /// Whether nothing of its own is under way.
+    /// Whether none of its own packets is in flight.
     fn is_still(&self) -> bool {
         self.out.is_empty() && self.state.serving.is_empty() && self.links.is_still()
     }
 
-    /// The state of a rank, by what the near side says of it.
+    /// The state of a rank, given its state on the near side.
     pub(crate) fn state_of(&self, rank: Rank, near: PeerState) -> PeerState {
         match self.state.peers.get(rank).map(|peer| (peer.left, peer.failed)) {
             Some((Some(_), _)) => PeerState::Left,
@@ -504,7 +508,7 @@ impl Far {
         }
     }
 
-    /// The same. A rank of another host that has said where it is reached has started.
+    /// The same. A rank on another host that has published its address has started.
     pub(crate) fn peer(&self, near: &NearPort, rank: Rank, state: PeerState) -> PeerState {
         let state = self.state_of(rank, state);
         let has_started = || {
@@ -520,12 +524,12 @@ impl Far {
         }
     }
 
-    /// Ranks of other hosts that have left, or to which the channel broke.
+    /// The number of ranks on other hosts that have left, or whose channel broke.
     pub(crate) fn departures(&self) -> u64 {
         self.state.departures
     }
 
-    /// A source may have sent so many messages.
+    /// Allows a source to send `messages` messages in total.
     pub(crate) fn grant(&mut self, source: Rank, messages: u64) {
         if self.state.peers.may_send(source, messages) {
             return;
@@ -549,7 +553,8 @@ impl Far {
         }
     }
 
-    /// Why a rank cannot be sent to any more; `None`: it can, as far as is known.
+    /// The reason why no data can be sent to a rank any more. `None`: it can be sent, as far as
+    /// known.
     fn failure(&self, near: &NearPort, rank: Rank) -> Option<PeerFailure> {
         let known = self.state.peers.get(rank).and_then(|peer| peer.failed);
         let fault = || self.fault.as_ref().map(|fault| lost(near, rank, fault.cause));
@@ -559,7 +564,7 @@ impl Far {
         })
     }
 
-    /// A rank to which the channel broke.
+    /// Records that the channel to a rank broke.
     fn lose(&mut self, near: &NearPort, rank: Rank, cause: DeathCause) {
         let Some(peer) = self.state.peers.enter(rank).filter(|peer| !peer.is_gone()) else {
             return;
@@ -574,8 +579,8 @@ impl Far {
         self.state.events.push_back(Event::PeerFailed(failure));
     }
 
-    /// Ranks that have dropped a send: whoever waits for one of them may wait for the answer to
-    /// that.
+    /// Records ranks that have dropped a send: a wait for one of them may be for the answer to that
+    /// send.
     fn note_droppers(&mut self, near: &NearPort) {
         while let Some(rank) = self.state.droppers.pop() {
             let failure = lost(near, rank, DeathCause::Dropped);
@@ -587,7 +592,7 @@ impl Far {
         }
     }
 
-    /// Whether there is a link to a rank. It is made once it is known where the rank is reached.
+    /// Whether there is a link to a rank. It is made when the rank's address is known.
     fn meet(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.links.is_connected(rank) {
             return true;
@@ -600,7 +605,7 @@ impl Far {
         met.is_ok()
     }
 
-    /// Sends packets that wait for room, those of one rank and lane in order.
+    /// Sends packets that wait for room, in order for each rank and lane.
     fn flush(&mut self, near: &NearPort) {
         let mut full: Vec<(Rank, u8)> = Vec::new();
         for _ in 0..self.out.len() {
@@ -616,7 +621,7 @@ impl Far {
         }
     }
 
-    /// Gives the links a packet; whether it is gone.
+    /// Passes a packet to the links. Returns whether it is done with.
     fn offer(&mut self, rank: Rank, lane: u8, parts: &[&[u8]]) -> bool {
         match self.links.send(rank, lane, parts) {
             Ok(posted) => posted == PostResult::Accepted,
@@ -627,7 +632,7 @@ impl Far {
         }
     }
 
-    /// Sends to a rank of another host, as [`Port::post`] does.
+    /// Sends to a rank on another host, like [`Port::post`].
     pub(crate) fn send(
         &mut self,
         near: &NearPort,
@@ -644,7 +649,7 @@ impl Far {
             return Err(PostError::PeerFailed(lost(near, destination, fault.cause)));
         }
         if peer.left.is_some() {
-            // As near: nobody reads it.
+            // As on the near side: it has no reader.
             return Ok(command.payload.len());
         }
         let full = |cause| PostError::Full { destination, cause };
@@ -675,13 +680,13 @@ impl Far {
         }
     }
 
-    /// Sends as many parts as find room; `None`: none did.
+    /// Sends as many parts as there is room for. `None`: there was room for none.
     fn send_parts(&mut self, near: &NearPort, command: &Command<'_>) -> Option<usize> {
         let (destination, payload) = (command.destination, command.payload);
         let whole = command.offset == 0 && command.total == payload.len() as u64;
         let passes = command.passes && whole && payload.len() <= INLINE_BYTES;
         let lane = if passes { NEEDED } else { SENDS };
-        // What waits in line comes first.
+        // Waiting packets are sent first.
         if self.out.iter().any(|(rank, of, _)| (*rank, *of) == (destination, lane)) {
             return None;
         }
@@ -715,7 +720,7 @@ impl Far {
         if longest > packet { longest - longest % packet } else { longest }
     }
 
-    /// Sends a message that gets one record: all of it, or nothing.
+    /// Sends a message with one record: all of it, or nothing.
     fn send_as_one(
         &mut self,
         near: &NearPort,

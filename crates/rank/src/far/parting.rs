@@ -1,15 +1,15 @@
-//! How a rank takes leave of ranks of other hosts.
+//! The departure of a rank from ranks on other hosts.
 //!
 //! ```text
-//!   bye ──► all know, or have left, or have died ──► left, for its own host as well
+//!   bye ──► all know, or have left, or have died ──► left, also for its own host
 //!                                                     │ serves memory that it gave
 //!                                                     ▼
-//!                                 nobody of another host uses that any more ──► end
+//!                                 no rank on another host uses that any more ──► end
 //! ```
 //!
-//! "All" are the ranks with which it has exchanged something. The others learn of it from the
-//! launcher once the process has ended, so leaving opens no new connection. Without a launcher that
-//! tells them, "all" are all ranks of other hosts.
+//! "All" are the ranks with which it has communicated. The others learn of it from the launcher
+//! after the process has ended, so leaving opens no new connection. Without a launcher that reports
+//! ends, "all" are all ranks on other hosts.
 
 use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
@@ -23,21 +23,21 @@ use crate::near::NearPort;
 use super::memory::FarWait;
 use super::{Far, SENDS, wire};
 
-/// How long a rank that leaves waits for the answer of one that has left too and serves memory, and
-/// for the provider to send its own.
+/// How long a leaving rank waits for the answer of one that has left too and serves memory, and for
+/// the provider to send its own answer.
 const LAST_WORD: Time = Time::from_nanoseconds(1_000_000_000);
 
-/// How long a rank that leaves hears nothing before it goes without the last answers, where no
-/// launcher tells of ends. The last packet of a peer may be lost when its endpoint closes, and no
-/// provider says that a peer's process has ended.
+/// How long a leaving rank receives nothing before it leaves without the last answers, if no
+/// launcher reports ends. The last packet of a peer may be lost when its endpoint closes, and no
+/// provider reports the end of a peer's process.
 const SILENCE: Time =
     Time::from_nanoseconds(if cfg!(test) { 1_000_000_000 } else { 10_000_000_000 });
 
-/// The least time that the provider gets if others leave too: its kernel may still be sending what
+/// The minimum time for the provider if others leave too: its kernel may still be sending data that
 /// the provider has reported as sent.
 const FLUSH: Time = Time::from_nanoseconds(5_000_000);
 
-/// The place in the own region of one bit for each rank. A bit is set when its rank no longer uses
+/// The place in the own region of one bit for each rank. A rank sets its bit when it no longer uses
 /// the memory in question.
 #[derive(Debug)]
 pub(super) struct UseBits(u64);
@@ -50,13 +50,13 @@ impl UseBits {
 }
 
 impl Far {
-    /// Serves memory that this rank gave until each rank of another host has set its bit in
-    /// the words from `parted` on, has left or has died.
+    /// Serves memory that this rank gave until each rank on another host has set its bit in the
+    /// words from `parted` on, has left or has died.
     pub(crate) fn keep(&mut self, parted: u64) {
         self.kept.push(UseBits(parted));
     }
 
-    /// Leaves: tells all others, and waits until they know, have left or have died.
+    /// Leaves: notifies all others, and waits until they know, have left or have died.
     pub(crate) fn leave(&mut self, near: &mut NearPort) {
         self.state.is_leaving = true;
         self.links.follow_all();
@@ -91,9 +91,9 @@ impl Far {
         near.host().hosts().is_some_and(|hosts| hosts.tells_ends)
     }
 
-    /// The ranks of other hosts that this one tells that it leaves, in order: those that it has
-    /// sent something to or received something from, if the launcher tells the others when its
-    /// process has ended. Else, or if it goes on to serve memory, all.
+    /// The ranks on other hosts that this one notifies when it leaves, in order: those with which
+    /// it has communicated, if the launcher notifies the others when its process has ended.
+    /// Otherwise, or if it continues to serve memory, all.
     pub(super) fn to_be_told(&self, near: &NearPort) -> Vec<Rank> {
         if !Far::is_told_of_ends(near) || !self.kept.is_empty() {
             return self.state.peers.all().collect();
@@ -103,8 +103,8 @@ impl Far {
         known
     }
 
-    /// Tells a rank that this one leaves, once all packets for it are on their way. A rank that has
-    /// left itself need not know. Returns whether that is done.
+    /// Notifies a rank that this one leaves, after all packets for it have been sent. A rank that
+    /// has left itself need not know. Returns whether this is done.
     fn say_bye(&mut self, near: &NearPort, rank: Rank) -> bool {
         if self.state.peers.is_deaf(rank) {
             return true;
@@ -123,7 +123,7 @@ impl Far {
         if self.kept.is_empty() {
             return;
         }
-        // Whoever waits for the end of this rank must not wait for the end of its service.
+        // A process that waits for the end of this rank must not wait for the end of its service.
         near.host().leave();
         let mut wait = FarWait::to_leave(near.now());
         while let Some(rank) = others.iter().copied().find(|rank| self.needs(near, *rank)) {
@@ -143,7 +143,7 @@ impl Far {
             && self.kept.iter().any(|kept| !kept.is_over_for(near, rank))
     }
 
-    /// No call reads messages any more: senders need the room to go on.
+    /// Discards messages, which no call reads any more: senders need the room for their progress.
     fn discard(&mut self, near: &mut NearPort) {
         while let Some(event) = near.poll() {
             if let Some(Event::Landed(landed)) = self.filter(event)
@@ -154,9 +154,9 @@ impl Far {
         }
     }
 
-    /// Lets the provider send what it has taken. A rank that leaves as well waits for the answer to
-    /// its own last word, for ever if nobody tells it of ends. All other ranks have acknowledged
-    /// what was for them.
+    /// Lets the provider send the packets that it has accepted. A peer that leaves too waits for
+    /// the answer to its own last message, for ever if no launcher reports ends. All other ranks
+    /// have acknowledged their packets.
     fn say_last_words(&mut self, near: &mut NearPort) {
         if !self.state.peers.known().iter().any(|peer| peer.left.is_some()) {
             return;
@@ -176,8 +176,8 @@ impl Far {
     }
 
     /// Whether a rank knows that this one leaves, or need not know. A rank that has left itself
-    /// waits for nothing but the answer to its last word, which is on its way; its own may never
-    /// come.
+    /// waits only for the answer to its last message, which is in flight; its own answer may never
+    /// arrive.
     fn knows(&self, near: &NearPort, rank: Rank, is_unsaid: bool) -> bool {
         if matches!(near.peer(rank), PeerState::Left | PeerState::Failed(_)) {
             return true;

@@ -1,40 +1,42 @@
-//! What is known of ranks of other hosts. Ranks that this one was never in touch with take four
-//! bytes of an index each, and nothing else.
+//! The state of ranks on other hosts. Ranks without any contact take four bytes each in an index,
+//! and nothing else.
 
 use hikyaku_nic::fabric::{PeerFailure, Rank};
 use hikyaku_nic::time::Time;
 
-/// An entry of the index: a rank of this host. Others are places of what is known, plus one.
+/// An entry of the index for a rank on this host. Other entries are indices of known ranks, plus
+/// one.
 const HERE: u32 = u32::MAX;
 
-/// What is known of a rank of another host.
+/// The state of a rank on another host.
 #[derive(Debug)]
 pub(super) struct FarPeer {
     pub(super) rank: Rank,
-    /// Credited messages sent to it, how many it allows, and whether it knows that we wait.
+    /// Credited messages sent to it, the number it allows, and whether it knows that this rank
+    /// waits.
     pub(super) sent: u64,
     pub(super) credit: u64,
     pub(super) waiting: bool,
-    /// Messages that it may have sent here, of which it has been told, and whether it has sent
+    /// Messages that it may send here, the number that it knows of, and whether it has sent
     /// anything.
     pub(super) granted: u64,
     pub(super) told: u64,
     pub(super) known: bool,
-    /// Bytes of its first held packet that have landed.
+    /// Delivered bytes of its first held packet.
     pub(super) landed: usize,
-    /// The bytes that have come so far of a message with one record.
+    /// The received bytes of an incomplete message with one record.
     pub(super) gathered: Vec<u8>,
     /// Whether a packet of its second lane waits for room here.
     pub(super) is_stuck: bool,
-    /// Since when it has left, and whether it serves memory that it gave.
+    /// The time when it left, and whether it serves memory that it gave.
     pub(super) left: Option<Time>,
     pub(super) keeps: bool,
-    /// Whether it was told that this rank leaves.
+    /// Whether it was notified that this rank leaves.
     pub(super) told_bye: bool,
     pub(super) failed: Option<PeerFailure>,
-    /// It has dropped a send of this rank: it gets no more. Its memory is used as before.
+    /// It has dropped a send of this rank, which sends it no more. Its memory can still be used.
     pub(super) dropped: Option<PeerFailure>,
-    /// Whether it was told that a send of its own was dropped.
+    /// Whether it was notified that a send of its own was dropped.
     pub(super) told_drop: bool,
 }
 
@@ -60,13 +62,13 @@ impl FarPeer {
         }
     }
 
-    /// It has died: a message that has come in part is dropped. Returns whether that was known.
+    /// Records that it has died: an incomplete message is dropped. Returns whether that was known.
     pub(super) fn fail(&mut self, failure: PeerFailure) -> bool {
         self.gathered = Vec::new();
         self.failed.replace(failure).is_some()
     }
 
-    /// Whether nobody reads what it is sent any more.
+    /// Whether it no longer reads what it is sent.
     pub(super) fn is_deaf(&self) -> bool {
         self.failed.is_some() || self.left.is_some() && !self.keeps
     }
@@ -77,43 +79,43 @@ impl FarPeer {
     }
 }
 
-/// All of them.
+/// The state of all ranks on other hosts.
 #[derive(Debug)]
 pub(super) struct FarPeers {
     /// By rank.
     index: Vec<u32>,
     known: Vec<FarPeer>,
-    /// Credited messages that each may send at first.
+    /// The initial number of credited messages of each.
     credit: u64,
 }
 
 impl FarPeers {
-    /// Of a job whose ranks are on these hosts.
+    /// For a job whose ranks are on the hosts in `of`.
     pub(super) fn new(of: &[u32], own: u32, credit: u64) -> FarPeers {
         let index = of.iter().map(|host| if *host == own { HERE } else { 0 }).collect();
         FarPeers { index, known: Vec::new(), credit }
     }
 
-    /// Whether a rank is of another host.
+    /// Whether a rank is on another host.
     #[inline]
     pub(super) fn is_far(&self, rank: Rank) -> bool {
         self.index.get(rank as usize).is_some_and(|place| *place != HERE)
     }
 
-    /// What is known of a rank of another host, if anything is.
+    /// The state of a rank on another host, if it is known.
     #[inline]
     pub(super) fn get(&self, rank: Rank) -> Option<&FarPeer> {
         let place = self.index.get(rank as usize).filter(|place| **place != HERE)?;
         self.known.get(place.checked_sub(1)? as usize)
     }
 
-    /// The same, to be changed.
+    /// The same, mutably.
     pub(super) fn known_mut(&mut self, rank: Rank) -> Option<&mut FarPeer> {
         let place = self.index.get(rank as usize).filter(|place| **place != HERE)?;
         self.known.get_mut(place.checked_sub(1)? as usize)
     }
 
-    /// The same, from now on; `None`: the rank is none of another host.
+    /// The same, created if necessary. `None`: the rank is not on another host.
     #[inline]
     pub(super) fn enter(&mut self, rank: Rank) -> Option<&mut FarPeer> {
         let place = self.index.get_mut(rank as usize).filter(|place| **place != HERE)?;
@@ -125,23 +127,23 @@ impl FarPeers {
         self.known.get_mut(*place as usize - 1)
     }
 
-    /// Whether a rank of another host may have sent so many credited messages already.
+    /// Whether a rank on another host may already have sent this many credited messages.
     #[inline]
     pub(super) fn may_send(&self, rank: Rank, messages: u64) -> bool {
         messages <= self.get(rank).map_or(self.credit, |peer| peer.granted)
     }
 
-    /// Those of which something is known.
+    /// The known ranks.
     pub(super) fn known(&self) -> &[FarPeer] {
         &self.known
     }
 
-    /// All ranks of other hosts.
+    /// All ranks on other hosts.
     pub(super) fn all(&self) -> impl Iterator<Item = Rank> {
         (0..self.index.len() as Rank).filter(|rank| self.is_far(*rank))
     }
 
-    /// Whether nobody reads what a rank is sent any more, as far as is known.
+    /// Whether a rank no longer reads what it is sent, as far as known.
     #[inline]
     pub(super) fn is_deaf(&self, rank: Rank) -> bool {
         self.get(rank).is_some_and(FarPeer::is_deaf)
@@ -152,9 +154,9 @@ impl FarPeers {
         self.get(rank).is_some_and(FarPeer::is_gone)
     }
 
-    /// Bytes for so many ranks, of which so many are known.
+    /// The bytes for `ranks` ranks, `known` of which are known.
     pub(super) fn bytes(ranks: usize, known: usize) -> usize {
-        // A growing list may have twice the room that it needs.
+        // A growing list may have twice the capacity that it needs.
         ranks * size_of::<u32>() + 2 * known * size_of::<FarPeer>()
     }
 }

@@ -1,6 +1,6 @@
-//! The rules of every fabric between hosts by each provider that is installed, and by those of the
-//! releases that `HIKYAKU_TEST_LIBFABRICS` names: this program's conformance tests again, in a
-//! process for each, as a process has one libfabric and one `HIKYAKU_FABRIC`.
+//! The conformance rules of a fabric between hosts with each installed provider, and with those of
+//! the releases in `HIKYAKU_TEST_LIBFABRICS`: runs this program's conformance tests again, in a
+//! separate process for each, because a process has one libfabric and one `HIKYAKU_FABRIC`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,16 +13,16 @@ use hikyaku_ofi::{Endpoint, ProviderRequest, Survey, VARIABLE, choose};
 
 use super::LAYOUT;
 
-/// Folders, by `:`, with a `libfabric.so.1` each.
+/// Folders with a `libfabric.so.1` each, separated by `:`.
 const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
 
-/// Asks the test [`offered`] for its answer.
+/// Requests the answer of the test [`offered`].
 const ASKED: &str = "HIKYAKU_TEST_OFFERED";
 
-/// Names, by `,`, providers to be tested that are tested on request only.
+/// Providers to test that are tested only on request, separated by `,`.
 const REQUESTED: &str = "HIKYAKU_TEST_PROVIDERS";
 
-/// Those, and why.
+/// These providers, with the reasons.
 const ON_REQUEST: [(&str, &str); 2] = [
     ("udp;ofi_rxd", "on a busy machine 1.17 hands over messages with the length of others"),
     (
@@ -31,25 +31,27 @@ const ON_REQUEST: [(&str, &str); 2] = [
     ),
 ];
 
-/// Seconds that tests by a provider may take. One whose threads never sleep takes a minute alone.
+/// The time limit of tests with a provider, in seconds. One whose threads never sleep takes a
+/// minute alone.
 const LIMIT: &str = "600";
 
-/// Has providers choose keys, as those of devices do.
+/// Lets providers choose keys, like those of devices.
 const AS_DEVICES: &str = "HIKYAKU_TEST_AS_DEVICES";
 
-/// Changes what libfabric offers as [`AS_DEVICES`] asks.
+/// Changes libfabric's offers as [`AS_DEVICES`] requests.
 pub(super) fn register_as_asked(survey: &mut Survey) {
     if goes_as_device() {
         survey.register_as_devices();
     }
 }
 
-/// Whether providers choose keys, as those of devices do.
+/// Whether providers choose keys, like those of devices.
 pub(super) fn goes_as_device() -> bool {
     env::var_os(AS_DEVICES).is_some()
 }
 
-/// Runs tests of this program with a provider of a release: whether they passed, and what is said.
+/// Runs tests of this program with a provider of a release. Returns whether they passed, and the
+/// output.
 fn run(provider: &str, release: Option<&Path>, words: &[&str]) -> (bool, String) {
     let mut command = this_program(words);
     command.env(VARIABLE, provider).env(ASKED, "1");
@@ -72,7 +74,7 @@ fn output(command: &mut Command) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// Says which release it is, and whether the provider can be opened or why not.
+/// Prints the release, and whether the provider can be opened or why not.
 #[test]
 fn offered() {
     if env::var_os(ASKED).is_none() {
@@ -89,13 +91,13 @@ fn offered() {
     println!("= {}", opened.err().map_or("open".to_owned(), |error| error.to_string()));
 }
 
-/// Not by a macro, whose words the harness keeps to itself: who looks at a long run is to see what
-/// was not tested.
+/// Not by a macro, whose output the harness captures: the reader of a long run shall see what was
+/// not tested.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// All conformance tests by a provider, with each release.
+/// All conformance tests with a provider, for each release.
 fn conforms(provider: &str) {
     if env::var_os("HIKYAKU_LONG").is_none() {
         println!("skipped: {provider}: takes up to a minute; HIKYAKU_LONG=1 runs it");
@@ -118,7 +120,7 @@ fn conforms(provider: &str) {
             say(&format!("skipped: {provider}: {}", said.join(": ")));
             continue;
         }
-        // Its known fault, which ranks, being processes, do not meet.
+        // A known fault, which does not affect ranks, because they are processes.
         if provider == "shm" && said[0].starts_with("libfabric 2") {
             say(&format!("skipped: shm of {}: crashes on 4 KiB within one process", said[0]));
             continue;
@@ -129,7 +131,7 @@ fn conforms(provider: &str) {
     }
 }
 
-/// Where the provider chooses keys and goes by addresses, as those of devices do.
+/// With a provider that chooses keys and uses addresses, like those of devices.
 #[test]
 fn as_devices() {
     let words = ["--exact", "far::conformance::lent_memory_is_fetched_whole"];

@@ -1,26 +1,26 @@
-//! How much memory the far side of a rank takes, by its own constants.
+//! The memory of the far side of a rank, computed from its own constants.
 
 use hikyaku_ofi::link::LinkBytes;
 
 use super::peers::FarPeers;
 use super::{LAYOUT, lending};
 
-/// Bytes of the far side of a rank: the most, if all that peers may send lies unread.
+/// The maximum bytes of the far side of a rank, reached if all that peers may send is unread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FarMemory {
     /// Receive buffers.
     pub buffers: usize,
-    /// Packets that were taken out of them and have not been landed.
+    /// Packets taken from them that have not been delivered.
     pub held: usize,
-    /// Packets on their way out, and pieces of long messages on their way in.
+    /// Outgoing packets, and incoming pieces of long messages.
     pub sends_and_fetches: usize,
-    /// What is kept of ranks: of those that were spoken to, and four bytes twice of each other.
+    /// The state of ranks: of those with contact, and twice four bytes for each other one.
     pub ranks: usize,
 }
 
 impl FarMemory {
-    /// Of a rank of a job of `ranks`, of which `far` are on other hosts. `partners`: how many of
-    /// these have sent it something, or have been sent something.
+    /// For a rank of a job of `ranks`, of which `far` are on other hosts. `partners`: the number of
+    /// these with which it has communicated.
     pub fn of(ranks: usize, far: usize, partners: usize) -> FarMemory {
         let LinkBytes { buffers, held, slots, links } = LAYOUT.bytes((ranks, far), partners);
         let fetches = if partners == 0 { 0 } else { lending::MOST_BYTES };
@@ -28,7 +28,7 @@ impl FarMemory {
         FarMemory { buffers, held, sends_and_fetches: slots + fetches, ranks }
     }
 
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> usize {
         self.buffers + self.held + self.sends_and_fetches + self.ranks
     }

@@ -1,4 +1,4 @@
-//! Many ranks of other hosts: memory and connections.
+//! Tests with many ranks on other hosts: memory and connections.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use crate::port::RankPort;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What would be used here, or a line on why nothing can be.
+/// The provider that would be used here, or prints why none can be.
 fn survey() -> Option<(Survey, usize)> {
     let chosen = Survey::take().and_then(|survey| {
         let request = ProviderRequest::default();
@@ -31,19 +31,20 @@ fn survey() -> Option<(Survey, usize)> {
     chosen.inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
-/// Bytes that this process has asked for.
+/// The bytes that this process has allocated.
 fn memory() -> usize {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmData:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
 }
 
-/// As many endpoints as a job of 1,000 hosts with a rank each has, all in this process. Each sends
-/// something to the first and to the next.
+/// As many endpoints as in a job of 1,000 hosts with one rank each, all in this process. Each sends
+/// a message to the first and to the next.
 #[test]
 fn a_thousand_endpoints_take_the_memory_that_is_said() {
     const ALL: u32 = 1000;
-    /// What a provider may have for an endpoint beside, and for its end of a connection.
+    /// The memory that a provider may use in addition for an endpoint, and for its end of a
+    /// connection.
     const PROVIDER: [usize; 2] = [1 << 20, 256 << 10];
     let Some((survey, offer)) = survey() else { return };
     let others = ALL as usize - 1;
@@ -92,12 +93,12 @@ fn a_thousand_endpoints_take_the_memory_that_is_said() {
     eprintln!("and {each} for an end of a connection");
 }
 
-/// Bytes of a rank's memory that its near side has for a rank of another host that has sent it
-/// something: an entry of the port and of each table of the engine, and a page each for its lines.
+/// Bytes of a rank's memory on its near side for a rank on another host that has sent it something:
+/// an entry of the port and of each table of the engine, and a page each for its lines.
 const NEAR_PARTNER: usize = 9 << 10;
 
 /// The table of docs/cluster.md: memory of a rank by the hosts of its job, with 64 ranks each, and
-/// by how many ranks of others it has had to do with.
+/// by the number of ranks on other hosts with which it has communicated.
 #[test]
 fn a_rank_of_640_000_takes_200_mib_at_most() {
     const HERE: u32 = 64;
@@ -123,7 +124,7 @@ fn a_rank_of_640_000_takes_200_mib_at_most() {
     assert!(text.contains(&table), "the table in docs/cluster.md is another:\n{table}");
 }
 
-/// Both sides of all ranks of a job, whose hosts `of` says; `None`, which is said: there is no
+/// Both sides of all ranks of a job, on the hosts in `of`. `None`, with a message: there is no
 /// libfabric.
 fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<NearPort>, Vec<Far>)> {
     let (jobs, ports) = open_hosts(config, of, [7; 16]).unwrap();
@@ -142,7 +143,7 @@ fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<NearPort>, Ve
     Some((jobs, ports, fars))
 }
 
-/// A rank that has had to do with some only is known to those: the launcher tells the others.
+/// Only the ranks with which a rank has communicated know it: the launcher notifies the others.
 #[test]
 fn leaving_takes_connections_to_those_who_were_spoken_to() {
     let of = [0, 1, 2, 3, 3];
@@ -160,7 +161,7 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
             far.keep(0);
         }
         assert_eq!(far.to_be_told(&ports[0]), alone);
-        // A connection takes both sides.
+        // A connection needs both sides.
         let (hello, start) = (Command::send(3, 1, 0, b"hello"), Instant::now());
         while fars[0].send(&ports[0], &hello).is_err() {
             fars.iter_mut().zip(&mut ports).for_each(|(far, port)| _ = far.progress(port));
@@ -168,7 +169,7 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
         }
         let far = &fars[0];
         assert_eq!(far.to_be_told(&ports[0]), met);
-        // Who was spoken to learns it from the rank itself, and answers.
+        // A rank with contact is notified by the rank itself, and answers.
         std::thread::scope(|scope| {
             let [first, others @ ..] = &mut fars[..] else { panic!() };
             let [own, ports @ ..] = &mut ports[..] else { panic!() };
@@ -177,7 +178,7 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
                 for (far, port) in others.iter_mut().zip(&mut *ports) {
                     far.progress(port);
                     if kept && far.state.peers.is_gone(0) {
-                        // Who has left uses nothing any more.
+                        // A rank that has left uses no memory any more.
                         jobs[0].mark_left(far.own);
                     }
                 }
@@ -192,8 +193,8 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
     }
 }
 
-/// A rank that has left makes room for others: on the lane of its last word at once, on the other
-/// when its process has ended.
+/// A rank that has left frees its windows for others: on the lane of its last message at once, on
+/// the other one when its process has ended.
 #[test]
 fn windows_of_ranks_that_have_left_are_given_back() {
     let hosts = Hosts { own: 0, of: vec![], names: vec![], key: [0; 16], tells_ends: true };
@@ -232,7 +233,7 @@ fn windows_of_ranks_that_have_left_are_given_back() {
     assert!(!first.links.is_broken(1) && first.links.drops() == DroppedPackets::default());
 }
 
-/// A letter is one packet with its stamp, from whatever parts, if it is no longer than one may be.
+/// A letter is one packet with its stamp, from any number of parts, if it fits in one packet.
 #[test]
 fn a_letter_goes_with_its_stamp() {
     const HEAD: usize = 36 + wire::PUT_HEAD;
@@ -250,7 +251,7 @@ fn a_letter_goes_with_its_stamp() {
         for (at, length) in first {
             writer.write_mail(&own, to, (round, at), &vec![byte; length]).unwrap();
         }
-        // What another letter interrupts goes by itself.
+        // A letter that another one interrupts is sent by itself.
         let is_interrupted = round % 2 == 0;
         if is_interrupted {
             writer.write_mail(&own, beside, (round, 0), &[byte; 8]).unwrap();
@@ -271,7 +272,7 @@ fn a_letter_goes_with_its_stamp() {
             assert_eq!((sent - before) as usize, HEAD + letter.len());
         }
     }
-    // One that is not finished goes nowhere: its mailbox's memory may serve something else.
+    // An unfinished letter is not sent: its mailbox's memory may be reused.
     writer.write_mail(&own, to, (5, 0), &[9; 8]).unwrap();
     writer.end_mail(&own, to, MailEnd::Retired { rounds: 4 });
     writer.write_mail(&own, beside, (5, 0), &[5; 8]).unwrap();
@@ -286,7 +287,7 @@ fn a_letter_goes_with_its_stamp() {
     assert_ne!(left, [9; 8]);
 }
 
-/// Nothing but a message is an event of the near side, by which that counts how long to stay awake.
+/// Only a message is an event of the near side, which uses events to decide how long to stay awake.
 #[test]
 fn who_has_got_a_letter_stays_awake_for_the_next() {
     let Some((_jobs, mut ports, mut fars)) = opened(&JobConfig::new(2, 2), &[0, 1]) else { return };
@@ -315,7 +316,8 @@ fn who_has_got_a_letter_stays_awake_for_the_next() {
     }
 }
 
-/// The answer of one whose process has ended may be lost, and without a launcher nobody tells.
+/// The answer of a peer whose process has ended may be lost, and without a launcher no one reports
+/// it.
 #[test]
 fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
     let config = JobConfig::new(2, 2);
@@ -341,14 +343,14 @@ fn a_rank_that_leaves_hears_nothing_for_a_while_and_goes() {
         }
     });
     assert!(!waits, "an answer that does not come");
-    // What it has said is there all the same.
+    // Its last message has arrived nevertheless.
     while second.state.peers.get(0).is_none_or(|peer| peer.left.is_none()) {
         second.progress(&mut far);
         assert!(start.elapsed() < 2 * PATIENCE);
     }
 }
 
-/// A packet of a source as the links would make it, with these bytes.
+/// A packet of a source with these bytes, as the links would make it.
 fn packet(source: u32, number: u32, key: [u8; 16], bytes: &[u8]) -> Vec<u8> {
     const DATA: u8 = 1;
     const FORM: u8 = 4;
@@ -357,8 +359,8 @@ fn packet(source: u32, number: u32, key: [u8; 16], bytes: &[u8]) -> Vec<u8> {
     [&[DATA * 16 + SENDS, FORM], &length[..], &words, &key, bytes].concat()
 }
 
-/// Somebody on the wire sends what is no packet of the job, and what no rank would have sent: the
-/// report of a job that hangs says so.
+/// A stranger on the network sends invalid packets, and packets that no rank would have sent: the
+/// report of a job that hangs mentions both.
 #[test]
 fn what_was_dropped_is_in_the_report_of_a_hang() {
     let Some((survey, offer)) = survey() else { return };
@@ -398,14 +400,15 @@ fn what_was_dropped_is_in_the_report_of_a_hang() {
             assert!(start.elapsed() < PATIENCE, "{:?} is not {told}", jobs[1].dropped(2));
         }
     }
-    // Nothing more is taken from the last one: it counts as failed, and its receivers learn why.
+    // No more packets are accepted from the last one: it counts as failed, and its receivers learn
+    // why.
     let Some(Event::PeerFailed(failure)) = far.take_event(near) else { panic!() };
     assert_eq!((failure.rank, failure.cause), (1, DeathCause::Malformed));
     assert_eq!(jobs[0].dropped(0), None);
 }
 
-/// A send that the receiver's tables have no place for is lost. Its sender has an error where it
-/// waits for that rank, and where it sends more. Memory of that rank is used as before.
+/// A send that the receiver's tables have no place for is lost. Its sender gets an error where it
+/// waits for that rank, and where it sends more. Memory of that rank can still be used.
 #[test]
 fn a_send_without_a_ring_is_an_error_of_its_sender() {
     if survey().is_none() {
@@ -435,7 +438,7 @@ fn a_send_without_a_ring_is_an_error_of_its_sender() {
             assert!(start.elapsed() < PATIENCE);
             own.engine().borrow_mut().progress();
         }
-        // Too long for a record alone.
+        // Too long to fit in a record.
         own.drive(messages.send(&[1; 100], 1, 1)).unwrap();
         let check = |error: MsgError| {
             let MsgError::PeerFailed(failure) = &error else { panic!("{error}") };
@@ -461,8 +464,8 @@ fn a_send_without_a_ring_is_an_error_of_its_sender() {
     let _never_leaves = std::mem::ManuallyDrop::new((own, receiver, other));
 }
 
-/// An error of the provider is one of whoever waits: for a rank that was spoken to, for one that
-/// never was, and for any. The ranks of the own host are there as before.
+/// An error of the provider ends all waits: for a rank with contact, for one without, and for any.
+/// The ranks of the own host are not affected.
 #[test]
 fn an_error_of_the_provider_ends_waits() {
     if survey().is_none() {

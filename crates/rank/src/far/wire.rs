@@ -1,4 +1,4 @@
-//! What ranks of different hosts say to each other, as bytes. Little-endian; every field is checked
+//! The packets between ranks on different hosts, as bytes. Little-endian; every field is checked
 //! when it is read.
 
 use hikyaku_nic::fabric::{
@@ -17,7 +17,7 @@ const DATA: u8 = 8;
 const ANSWER: u8 = 9;
 const DROPPED: u8 = 10;
 
-/// Bytes of the longest head of a send, of a put, which tells a word, and of data.
+/// Bytes of the longest header of a send, of a put, which notifies by a word, and of data.
 pub(super) const SEND_HEAD: usize = 32;
 pub(super) const PUT_HEAD: usize = 4 + 4 + (17 + 8) + 17 + 8 + 8;
 pub(super) const DATA_HEAD: usize = 8;
@@ -36,19 +36,19 @@ pub(super) enum FarPacket<'a> {
     Held,
     /// The sender has dropped a send: its tables have no place for it.
     Dropped,
-    /// The sender has granted so many messages since the start.
+    /// The sender has granted this many messages since the start.
     Grant(u64),
     /// The sender leaves and sends no more messages. `keeps`: it serves memory that it gave.
     Bye { keeps: bool },
-    /// Bytes to be written.
+    /// Bytes to write.
     Put(PutPart<'a>),
-    /// A question for bytes.
+    /// A request for bytes.
     Get { call: u32, from: WireAddress, length: u64 },
-    /// An atomic operation on the integer at `at`; its own target is nothing.
+    /// An atomic operation on the integer at `at`; its own target is unused.
     Atomic { call: u32, told: Told, at: WireAddress, atomic: Atomic },
-    /// Bytes that were asked for.
+    /// Requested bytes.
     Data { call: u32, bytes: &'a [u8] },
-    /// How an operation has ended.
+    /// The outcome of an operation.
     Answer { call: u32, outcome: Result<u64, PostError> },
 }
 
@@ -66,7 +66,7 @@ pub(super) struct SendPart<'a> {
 }
 
 impl SendPart<'_> {
-    /// The command at its source that begins `from` bytes into the payload.
+    /// The source's command that begins `from` bytes into the payload.
     pub(super) fn command(&self, from: usize) -> Command<'_> {
         let whole = Command {
             total: self.total,
@@ -80,12 +80,13 @@ impl SendPart<'_> {
     }
 }
 
-/// Memory of the rank that is asked, or of one of its host.
+/// Memory of the rank that receives the request, or of another rank on its host.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct WireAddress {
     pub(super) space: Space,
     pub(super) offset: u64,
-    /// Memory of the region that this rank has given to the job, whoever of its host is asked.
+    /// The rank that has given this memory of its region to the job, whichever rank of its host
+    /// serves it.
     pub(super) given_by: Option<Rank>,
 }
 
@@ -94,22 +95,22 @@ impl WireAddress {
         WireAddress { space: address.space, offset: address.offset, given_by: None }
     }
 
-    /// Memory of its rank's region that it has given to the job.
+    /// Memory of a rank's region that the rank has given to the job.
     pub(super) fn given(address: RemoteAddress) -> WireAddress {
         WireAddress { given_by: Some(address.rank), ..WireAddress::of(address) }
     }
 
-    /// The address of the bytes from `done` on; `asked`: the rank that is asked.
+    /// The address of the bytes from `done` on; `asked` is the rank that receives the request.
     pub(super) fn at(self, asked: Rank, done: u64) -> RemoteAddress {
         let (rank, offset) = (self.given_by.unwrap_or(asked), self.offset.wrapping_add(done));
         RemoteAddress { rank, space: self.space, offset }
     }
 }
 
-/// The call of an operation that is not answered.
+/// The call number of an operation without an answer.
 pub(super) const UNANSWERED: u32 = 0;
 
-/// How the target of an operation learns of it.
+/// The way in which the target of an operation is notified.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Told {
     Not,
@@ -131,7 +132,7 @@ impl Told {
     }
 }
 
-/// Bytes of a put.
+/// The bytes of a put.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PutPart<'a> {
     pub(super) call: u32,
@@ -143,13 +144,13 @@ pub(super) struct PutPart<'a> {
 }
 
 impl PutPart<'_> {
-    /// Whether it brings the last bytes.
+    /// Whether it contains the last bytes.
     pub(super) fn is_last(&self) -> bool {
         self.done + self.bytes.len() as u64 == self.total
     }
 }
 
-/// The head of a part of a send: bytes, and how many of them.
+/// The header of a part of a send: its bytes and its length.
 pub(super) fn send_head(command: &Command<'_>, length: usize) -> ([u8; SEND_HEAD], usize) {
     let mut head = [0; SEND_HEAD];
     let whole = command.offset == 0 && command.total == length as u64;
@@ -197,7 +198,7 @@ pub(super) fn data_head(call: u32) -> [u8; DATA_HEAD] {
     head
 }
 
-/// The head of a part of a put; its bytes follow.
+/// The header of a part of a put; its bytes follow.
 pub(super) fn put_head(put: &PutPart<'_>) -> Vec<u8> {
     let mut head = start(PUT, put.call, put.told);
     place(&mut head, put.to);
@@ -251,7 +252,7 @@ pub(super) fn answer(call: u32, outcome: Result<u64, PostError>) -> Vec<u8> {
     bytes
 }
 
-/// What the answer says, of rank `rank`.
+/// Decodes the outcome in an answer of rank `rank`.
 fn outcome(kind: u8, [first, second]: [u64; 2], rank: Rank) -> Option<Result<u64, PostError>> {
     let full = |cause| PostError::Full { destination: rank, cause };
     let protection = |fault| PostError::Protection { rank, fault };
@@ -293,7 +294,7 @@ fn same_kind(one: AtomicOp, other: AtomicOp) -> bool {
     std::mem::discriminant(&one) == std::mem::discriminant(&other)
 }
 
-/// What every operation on memory begins with.
+/// The beginning of every operation on memory.
 fn start(kind: u8, call: u32, told: Told) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(PUT_HEAD);
     let (protocol, form) = match told {
@@ -327,7 +328,7 @@ fn place(bytes: &mut Vec<u8>, place: WireAddress) {
     bytes.extend(place.offset.to_le_bytes());
 }
 
-/// Reads fields; `None`: there are no more bytes, or a field is invalid.
+/// Reads fields. `None`: no more bytes, or an invalid field.
 struct FieldReader<'a>(&'a [u8]);
 
 impl<'a> FieldReader<'a> {
@@ -375,7 +376,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Decodes a packet of `source`; `None`: it is none.
+/// Decodes a packet of `source`. `None`: it is invalid.
 pub(super) fn decode(bytes: &[u8], source: Rank) -> Option<FarPacket<'_>> {
     let mut reader = FieldReader(bytes);
     let (kind, protocol, form) = (reader.byte()?, reader.byte()?, reader.byte()?);
