@@ -25,7 +25,7 @@ use crate::signature::Signature;
 
 pub use crate::algorithms::allgather::Algorithm;
 
-/// The longest contribution is cut into this many pieces: all ranks wait for each other anyway.
+/// A piece is the longest contribution divided by this: all ranks wait for each other anyway.
 pub(crate) const PIECES: usize = 4;
 
 /// Fills `data`, which has one block of equal length for each rank, in rank order, with `mine` of

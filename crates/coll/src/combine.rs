@@ -51,7 +51,7 @@ impl<F> Reduction<F> {
     }
 }
 
-/// The longest contribution is cut into this many parts: all ranks wait for each other anyway.
+/// A part is the longest contribution divided by this: all ranks wait for each other anyway.
 pub(crate) const PARTS: usize = 4;
 
 /// The length of the longest array that fits into a line.

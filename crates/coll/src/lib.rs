@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   world, mpi, sim ──►  allreduce(&group, algorithm, data, reduction)     one function each
-//!                              │ None: select.rs looks at size, ranks, nodes, facilities
+//!                              │ None: select.rs checks size, ranks, nodes, facilities
 //!                              ▼
-//!                        Call: takes the tag, runs the algorithm, tells the others of a failure
+//!                        Call: takes the tag, runs the algorithm, reports a failure to the others
 //!                              │
 //!                              ▼
 //!                        recursive_doubling, ring, two_level, lines, …
@@ -13,11 +13,11 @@
 //!                        trait Group ◄── CommunicatorGroup over msg; a simulated rank; a test
 //! ```
 //!
-//! A blocking call runs the future to its end, a non-blocking or persistent one leaves it with
-//! whoever makes progress, a simulator runs it in virtual time: there is no second copy of any
-//! algorithm. [`Group`] is all that an algorithm sees of the world it runs in. It never looks at
-//! the bytes it moves, except through the reduction it is given, so that a simulation can carry
-//! lengths only ([`Group::Byte`]).
+//! A blocking call runs the future to its end, a non-blocking or persistent one leaves it to later
+//! progress calls, and a simulator runs it in virtual time: no algorithm has a second copy. An
+//! algorithm accesses its environment only through [`Group`]. It never reads the bytes that it
+//! moves, except through the given reduction, so that a simulation can carry lengths only
+//! ([`Group::Byte`]).
 //!
 //! Costs are given in messages on the longest path, for `n` ranks and `m` bytes a rank.
 //!
@@ -26,12 +26,12 @@
 //! - Every function takes its tag when it is *called*, not when its future is polled. Ranks that
 //!   call in the same order agree on the tags, however they run the futures (MPI 5.0 §6.12).
 //! - Every rank gets the same bits of a result that all get, and a reduction that is not
-//!   commutative is done in the order of the ranks exactly.
-//! - Every message is received with the length that it must have. If it has another, if a rank
-//!   died, or if a rank drops its future, every rank that is still in the operation is told and
-//!   ends with an error: a mistake of one rank makes no rank hang.
-//! - Nothing is skipped for want of bytes: ranks that disagree whether there is anything to do
-//!   find out.
+//!   commutative is done exactly in the order of the ranks.
+//! - Every message is received with the length that it must have. If a message has another length,
+//!   if a rank died, or if a rank drops its future, every rank that is still in the operation is
+//!   notified and ends with an error: a mistake of one rank makes no rank hang.
+//! - No step is skipped because there are no bytes: ranks that disagree on whether there is
+//!   anything to do detect that.
 //! - Memory per rank grows with the number of ranks only where the result or the arguments do.
 
 mod algorithms;

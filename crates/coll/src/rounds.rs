@@ -38,7 +38,7 @@ use crate::turns::LineTurn;
 use hikyaku_nic::fabric::ChannelOffer;
 use hikyaku_nic::ring::LINE_BYTES;
 
-/// A broadcast is cut into this many parts of the longest contribution: small enough that readers
+/// A part of a broadcast is the longest contribution divided by this: small enough that readers
 /// start early, large enough that a round costs little beside the copy (32 KiB of 256).
 pub(crate) const BROADCAST_PARTS: usize = 8;
 

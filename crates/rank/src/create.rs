@@ -189,6 +189,7 @@ impl Communicator {
     /// A communicator of the same ranks whose messages match none of this one's (MPI_Comm_dup).
     /// Every rank calls it, in the same order as other duplications.
     ///
+    /// # Errors
     /// If it has only some ranks of the job: as [`Communicator::split`]. If it has all: none.
     pub fn try_duplicate(&self) -> Result<Communicator, Error> {
         match self.is_counted() {

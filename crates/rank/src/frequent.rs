@@ -11,6 +11,7 @@
 //!       a ring is free ───────────────────────────────────────────────► gets it
 //!       an owner has not sent 64 while 4,096 of all arrived: of these
 //!       the one checked longest ago ──► shares again, and its ring ───► gets it
+//! ```
 //!
 //! So a source that sends one in 32 messages is frequent. It keeps its ring until it sends less
 //! than one in 64 and another source is frequent. If there are more frequent sources than rings,

@@ -249,8 +249,8 @@ pub struct GroupExchange<'i> {
 impl GroupExchange<'_> {
     /// Sends and receives.
     ///
+    /// # Errors
     /// A message has another length than its place, or a rank is gone.
-    /// More or less came than there is room for, or a rank is gone.
     pub async fn run(
         self,
         out: impl IntoIterator<Item = (u32, &[u8])>,

@@ -7,8 +7,7 @@
 //! ```text
 //!   messages           Engine::pass(Doorbell)   sleeps until a rank wakes this one
 //!   memory of others   Communicator::rest       sleeps for at most a millisecond
-//!   datagrams          PollingRest::pass        yields for half a millisecond, then sleeps as
-//!   above
+//!   datagrams          PollingRest::pass        yields for half a millisecond, then sleeps so
 //!   among threads      ThreadWait               leaves the gate, attends or sleeps (`threads.rs`)
 //! ```
 

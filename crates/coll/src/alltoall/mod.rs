@@ -4,8 +4,7 @@
 //!
 //! | algorithm | longest path | remarks |
 //! |---|---|---|
-//! | pairwise | n - 1 exchanges of m, one after the other | at most one message per rank in flight
-//! |
+//! | pairwise | n - 1 exchanges of m, one after the other | one message in flight to each rank |
 //! | chained | n - 1 messages of m, all at once | one start-up |
 //! | two-level | between two nodes one message each way, and 2 in a node | equal, short parts |
 //! | bruck | ⌈log2 n⌉ exchanges of n m / 2 | equal parts; for short ones |
@@ -35,7 +34,7 @@ use hikyaku_msg::join;
 
 pub use crate::algorithms::alltoall::Algorithm;
 
-/// Parts by lines are cut into this many pieces of the longest contribution.
+/// By lines, all parts of a rank are sent in pieces of the longest contribution divided by this.
 pub(crate) const PIECES: usize = 4;
 
 /// The argument that must be as long as its place.

@@ -6,7 +6,6 @@
 //! one put. [`CombinedRank::plan`] assigns a rank's edges to queues. [`TreePlace`] has the programs
 //! of dense collectives. All of this is arithmetic over counts: the caller runs the queues and
 //! provides the memory that their commands name.
-//! commands name, is the caller's affair.
 
 mod combined;
 mod plan;

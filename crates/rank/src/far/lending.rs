@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   sender            receiver
-//!   lends ── RTS ──►  Fetch ──► requests some pieces ──► arrived ──► parts of a message
+//!   lends ── RTS ──►  Fetch ──► requests some pieces ─────► arrived ────► parts of a message
 //!     ▲                           ▲                                            │
 //!     │                           '──── the engine has copied a piece out ◄────'
 //!     '───── FIN ───── all parts

@@ -151,7 +151,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Starts a round whose commands repeat those of the round before last.
+    /// Starts a round whose commands repeat those of earlier rounds.
     #[inline]
     pub fn start(&mut self, data: &(impl ExchangeSource + ?Sized)) -> Result<(), Error> {
         self.check_idle()?;

@@ -2,8 +2,7 @@
 //! ends of each edge are matched. Addresses are exchanged here and never again (TF-06).
 //!
 //! ```text
-//!   1  ranks, bytes            all check them alike: are they a topology? which neighbours
-//!   exchange
+//!   1  ranks, bytes            all check them alike: a topology? which neighbours exchange
 //!                              letters, which edges do queues serve, which of them are combined?
 //!   2  queues, mailboxes, addresses
 //! ```

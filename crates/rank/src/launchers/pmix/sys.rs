@@ -93,7 +93,7 @@ impl PmixLibrary {
     }
 
     fn open() -> Result<PmixLibrary, String> {
-        // SAFETY: the name is a C string; what runs on loading is libpmix's own start.
+        // SAFETY: the name is a C string; loading runs only libpmix's own initialisation.
         let handle =
             unsafe { libc::dlopen(c"libpmix.so.2".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -131,9 +131,9 @@ impl PmixLibrary {
         if value.kind != STRING {
             return Err(self.failure("PMIx_Get", format!("{key} is no text")));
         }
-        // SAFETY: its kind says that this is what it holds.
+        // SAFETY: the value is of the kind that this field holds.
         let text = unsafe { value.data.string };
-        // SAFETY: a string of the library's, which is never given back.
+        // SAFETY: a string of the library, which is never freed.
         let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
         Ok(text.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default())
     }
@@ -142,7 +142,7 @@ impl PmixLibrary {
     pub(super) fn number(&self, whose: Proc, key: &str) -> Result<u32, LauncherError> {
         let value = self.value(whose, key)?;
         match value.kind {
-            // SAFETY: its kind says that this is what it holds.
+            // SAFETY: the value is of the kind that this field holds.
             UINT32 => Ok(unsafe { value.data.number }),
             _ => Err(self.failure("PMIx_Get", format!("{key} is no number"))),
         }
@@ -155,7 +155,7 @@ impl PmixLibrary {
         let code =
             unsafe { (self.get)(&raw const whose, name.as_ptr(), ptr::null(), 0, &raw mut value) };
         self.check("PMIx_Get", code)?;
-        // SAFETY: null, or a value of the library's, which is never given back.
+        // SAFETY: null, or a value of the library, which is never freed.
         let value = unsafe { value.as_ref() };
         value.ok_or_else(|| self.failure("PMIx_Get", format!("no value of {key}")))
     }
