@@ -10,8 +10,9 @@ pub type Failure<G> = CollError<<G as Group>::Error>;
 
 /// The error of a collective operation; `E` is the error of one message.
 ///
-/// Mistakes of the program: `NoSuchRoot`, `Length`, `Uneven`, `NotInPlace`, `Unsuitable`. A
-/// disagreement between ranks: `Differ`. A failure that another rank reported: `Abandoned`.
+/// Mistakes of the program: `NoSuchRoot`, `Length`, `Uneven`, `Outside`, `NotInPlace`,
+/// `Unsuitable`. A disagreement between ranks: `Differ`. A failure that another rank reported:
+/// `Abandoned`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CollError<E> {
     /// The root is not a rank of the group.

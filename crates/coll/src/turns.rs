@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Some ranks may have returned before they received the report: a root does not wait for its
-//! receivers. `until` is the last call that any rank has made by lines. A call between the two starts
-//! again by messages if no rank has completed it. If a rank has completed it by lines, that
+//! receivers. `until` is the last call that any rank has made by lines. A call between the two
+//! starts again by messages if no rank has completed it. If a rank has completed it by lines, that
 //! rank reports a larger `until`, and all others end the call with the error of call `k`.
 //!
 //! A rank that has returned may be in a call on another communicator, or make no further call on

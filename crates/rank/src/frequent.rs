@@ -176,8 +176,8 @@ impl FrequentSources {
         }
         match port.route(source, Some(gift.ring)) {
             Ok(()) => self.settle(gift),
-            // Its owner is in a post right now, or the system makes no barrier: the ring goes back to
-            // the owner, which is always possible.
+            // Its owner is in a post right now, or the system makes no barrier: the ring goes back
+            // to the owner, which is always possible.
             Err(_) => _ = gift.from.map(|owner| port.route(owner, Some(gift.ring))),
         }
     }

@@ -349,7 +349,7 @@ impl Communicator {
         let node_of = |rank| self.engine().borrow().port().node_of(rank);
         let members = Members::of_others(ranks, node_of);
         let members = Arc::new(members.ok_or(CreationError::Members { rank: self.rank() })?);
-        // The death of any of them ends a wait for a message from all.
+        // The death of these members ends a wait for a message from any source.
         self.engine().borrow_mut().set_members(self.context(), Arc::clone(&members));
         Ok(self.among_others(members))
     }
