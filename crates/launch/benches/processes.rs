@@ -1,12 +1,12 @@
-//! How many calls a second real processes in virtual time are served.
+//! Benchmark: calls per second of real processes in virtual time.
 //!
-//! `cargo bench -p hikyaku-launch --bench processes`. The ranks are processes of this program. They
-//! pass eight bytes around a ring, and every tenth time add up, on the machine `fat-tree-200g`:
-//! small calls, so that what is measured is the handing over between ranks and the simulator. Runs
-//! of all sizes take turns, three times; the median is printed. Seconds are real time from the
-//! first process's start to the last one's end, since only one process runs at a time and what the
-//! kernel does in between counts. Calls are what the reports of `hikyaku simulate` count: commands,
-//! finds, waits. The last column says how many times over the project's target is met.
+//! `cargo bench -p hikyaku-launch --bench processes`. The ranks are processes of this program, on
+//! the machine `fat-tree-200g`. They pass eight bytes around a ring and call allreduce in every
+//! tenth round. The calls are small, so that the benchmark measures the handover between ranks and
+//! simulator. Runs of all sizes take turns, three times; the median is printed. Seconds are real
+//! time from the first process's start to the last one's end: only one process runs at a time, and
+//! the kernel's work in between counts. Calls are counted as in the reports of `hikyaku simulate`:
+//! commands, finds, waits. The last column is the rate divided by the project's target.
 
 use std::error::Error;
 
@@ -14,13 +14,13 @@ use hikyaku::{Op, World};
 use hikyaku_launch::Launch;
 use hikyaku_launch::processes::{Machine, Processes};
 
-/// Numbers of ranks, and what the project promises of that many: calls a second.
+/// Numbers of ranks, and the project's target for each: calls a second.
 const RANKS: [(u32, Option<f64>); 4] = [(2, None), (16, None), (64, Some(3e4)), (256, None)];
 
-/// Rounds of all ranks together, so that the runs take about as long.
+/// Rounds times ranks: the same total for every size, so that runs take about equally long.
 const ROUNDS: u32 = 100_000;
 
-/// The word by which a process knows that it is a rank.
+/// The first argument of a process that is to run as a rank.
 const RANK: &str = "as-a-rank";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// What a rank does.
+/// The work of one rank.
 fn ring(rounds: u32) -> Result<(), Box<dyn Error>> {
     let world = World::init()?;
     let (rank, size) = (world.rank(), world.size());
@@ -51,7 +51,7 @@ fn ring(rounds: u32) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Calls, and how many a second.
+/// The number of calls, and calls per second.
 fn run(ranks: u32) -> Result<(u64, f64), Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let args = [RANK.to_owned(), (ROUNDS / ranks).to_string()].map(Into::into).to_vec();

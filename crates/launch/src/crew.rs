@@ -1,6 +1,6 @@
-//! The ranks of a job as the engine sees them, wherever they run.
+//! The [`Crew`] trait: the ranks of a job as the engine sees them, on one host or several.
 //!
-//! This is the cut between what decides for a job and what holds its ranks:
+//! The trait separates the code that decides for a job from the code that holds its ranks:
 //!
 //! ```text
 //!   engine: supervisor, outputs, signals, time       decides for the job, once
@@ -17,18 +17,18 @@ use rustix::process::{Pid, Signal};
 
 use super::{LaunchError, ending::Ending, lines::OutputSource};
 
-/// What happens to ranks.
+/// An event about ranks.
 #[derive(Debug)]
 pub(super) enum News<'a> {
     /// A rank's process has ended.
     Ended(RankExit),
-    /// A rank has written this: whole lines, or a fragment.
+    /// A rank has written these bytes: whole lines, or a fragment of one.
     Output { source: OutputSource, piece: &'a [u8] },
-    /// A host is gone, and with it these ranks, which ran.
+    /// A host is lost, with the ranks that ran on it.
     Lost { ranks: Vec<u32>, reason: String },
     /// These ranks could not be started.
     Refused { ranks: Vec<u32>, error: LaunchError },
-    /// One line for a person.
+    /// One line of text for the user.
     Said(String),
 }
 
@@ -38,60 +38,60 @@ pub(super) struct RankExit {
     pub(super) rank: u32,
     pub(super) pid: u32,
     pub(super) ending: Ending,
-    /// Whether it had left the job in order.
+    /// Whether the rank had left the job properly.
     pub(super) left: bool,
-    /// How the job ends, if a rank has said why.
+    /// How the job ends, if a rank has reported a reason.
     pub(super) end: Option<JobEnd>,
 }
 
-/// Where news goes.
+/// The callback that receives news.
 pub(super) type Tell<'t> = dyn FnMut(News<'_>) + 't;
 
-/// The ranks of a job. Its descriptor is readable when `handle_ready` has something to do. None of
-/// these calls waits.
+/// The ranks of a job. Its descriptor becomes readable when `handle_ready` has work to do. None of
+/// these calls blocks.
 pub(super) trait Crew: AsFd {
-    /// Takes in what has happened.
+    /// Handles the events that are ready.
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()>;
 
-    /// Does what is due.
+    /// Handles the deadlines that have passed.
     fn handle_time(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()>;
 
-    /// When `handle_time` has something to do next.
+    /// The next deadline at which `handle_time` has work to do.
     fn poll_deadline(&self) -> Option<Duration>;
 
-    /// Reads what ranks write to a stream, or leaves it where it is.
+    /// Starts or stops reading a stream of the ranks.
     fn set_reading(&mut self, stream: usize, wanted: bool) -> io::Result<()>;
 
-    /// Makes further writes of ranks to a stream fail, since it has no reader any more.
+    /// Makes the ranks' further writes to a stream fail, because the stream has no reader any more.
     fn close(&mut self, stream: usize);
 
-    /// Tells the others that this rank is gone.
+    /// Reports this rank's death to the other ranks.
     fn mark_dead(&mut self, rank: u32, cause: DeathCause);
 
     /// Sends a signal to every rank's process group.
     fn send(&mut self, signal: Signal);
 
-    /// Asks for the call that every rank is waiting in.
+    /// Asks every rank for the call in which it waits.
     fn ask_waiting(&mut self);
 
-    /// The answers, one line a rank.
+    /// Takes the answers, one line per rank.
     fn take_waiting(&mut self) -> Vec<String>;
 
-    /// Ends what is left of the ranks' processes, once all ranks have ended.
+    /// Ends the remaining processes of the ranks, once all ranks have ended.
     fn clear(&mut self);
 
-    /// Whether nothing is left of them.
+    /// Whether no such process remains.
     fn is_clear(&self) -> bool;
 
-    /// Reads what is left of their output, and ends what belongs to the crew beside the ranks.
+    /// Reads the ranks' remaining output, and ends the crew's own helper processes.
     fn finish(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()>;
 
     /// Whether this child of the launcher is one of the crew's own processes.
     fn contains(&self, pid: Pid) -> bool;
 
-    /// How the job ends, if a rank has said why.
+    /// How the job ends, if a rank has reported a reason.
     fn end(&self) -> Option<JobEnd>;
 
-    /// The host of a rank; `None`: there is only this one.
+    /// The host of a rank; `None` if there is only this host.
     fn host_of(&self, rank: u32) -> Option<&str>;
 }

@@ -1,7 +1,7 @@
-//! How a process ended, in the words that people use and the numbers that shells use.
+//! How a process ended, in words for people and numbers for shells.
 //!
-//! Kept apart so that the exit code, the reason line and the cause given to peers are three views
-//! of one value and cannot disagree.
+//! The exit code, the reason line and the cause that peers receive are three views of one value,
+//! so that they cannot disagree.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub(super) enum Ending {
 }
 
 impl Ending {
-    /// The exit code a shell would give: its own, or 128 plus the signal's number.
+    /// The exit code as a shell reports it: the process's own, or 128 plus the signal number.
     pub(super) fn code(self) -> i32 {
         match self {
             Ending::Code(code) => code,
@@ -25,12 +25,12 @@ impl Ending {
         }
     }
 
-    /// Whether the program says that all went well.
+    /// Whether the process exited with code 0.
     pub(super) fn is_success(self) -> bool {
         self == Ending::Code(0)
     }
 
-    /// What peers that wait for the rank are told.
+    /// The cause of death that waiting peers receive.
     pub(super) fn cause(self) -> DeathCause {
         match self {
             Ending::Code(code) => DeathCause::Exit(code),
@@ -48,7 +48,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// A signal as `signal 9 (SIGKILL)`, or without the name where it has none (real-time signals).
+/// A signal as `signal 9 (SIGKILL)`, or without a name if it has none (real-time signals).
 pub(super) struct NamedSignal(pub(super) i32);
 
 impl fmt::Display for NamedSignal {

@@ -1,5 +1,5 @@
-//! The supervising loop: one thread that waits for everything at once and does what the
-//! [`Supervisor`] says.
+//! The supervising loop: one thread that waits for all events at once and carries out the actions
+//! of the [`Supervisor`].
 //!
 //! ```text
 //!   crew: ranks, their output ────┐
@@ -7,8 +7,8 @@
 //!   "written" of the outputs ─────┘         └─► Outputs
 //! ```
 //!
-//! It never blocks on anything else, so that a rank's death, Ctrl-C and the time limit are always
-//! acted on. The ranks are a [`Crew`]: processes of this machine, or of several.
+//! The thread never blocks elsewhere, so that it always reacts to a rank's death, Ctrl-C and the
+//! time limit. The ranks are a [`Crew`]: processes of this machine, or of several.
 
 use std::{
     io,
@@ -29,7 +29,7 @@ use super::{
     supervisor::{GRACE, JobVerdict, LauncherAction, Supervisor},
 };
 
-/// What an event is about.
+/// Event tokens.
 const SIGNALS: u64 = 0;
 const WRITTEN: u64 = 1;
 const CREW: u64 = 2;
@@ -37,33 +37,33 @@ const CREW: u64 = 2;
 /// Standard output and standard error.
 const STREAMS: usize = 2;
 
-/// A job being run.
+/// A running job.
 pub(super) struct JobEngine<C> {
-    /// First, so that whatever happens the processes are gone before anything else is.
+    /// The first field, so that the processes are always dropped before anything else.
     crew: C,
     desk: NewsDesk,
-    /// Which streams are being read: not those whose output is full.
+    /// Which streams are being read. A stream whose output is full is not.
     reading: [bool; STREAMS],
     failure: Option<OutputFailure>,
     interrupts: Option<Interrupts>,
     orphans: Option<Orphans>,
-    /// Lines before those of the ranks, of what they wait in.
+    /// Lines to print before the ranks' answers on what they wait in.
     besides: Option<String>,
-    /// Until when an interrupted job's last output is written, once all its ranks have ended.
+    /// The deadline for writing an interrupted job's last output. Set once all ranks have ended.
     last_words: Option<Duration>,
     events: EventSet,
     start: Instant,
 }
 
-/// Where news of the crew arrives.
+/// The receiver of the crew's news.
 struct NewsDesk {
     supervisor: Supervisor,
     outputs: Outputs,
-    /// Whether a rank's end explains the next SIGCHLD.
+    /// Whether the next SIGCHLD is explained by a rank's end.
     ended_lately: bool,
-    /// Why the first host was lost.
+    /// The reason of the first lost host.
     lost: Option<String>,
-    /// Why the first ranks could not be started.
+    /// The error of the first ranks that could not be started.
     refused: Option<LaunchError>,
 }
 
@@ -99,7 +99,7 @@ impl NewsDesk {
     }
 }
 
-/// What a job is started with, before there is a crew.
+/// The parts of a job that are prepared before there is a crew.
 pub(super) struct Prepared {
     pub(super) outputs: Outputs,
     pub(super) interrupts: Option<Interrupts>,
@@ -108,7 +108,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Everything but the crew.
+    /// Prepares outputs, signals and the adoption of orphans, and starts the clock.
     pub(super) fn new(launch: &Launch) -> io::Result<Prepared> {
         let outputs = Outputs::new(launch.label)?;
         let owned = launch.owns_process;
@@ -117,19 +117,19 @@ impl Prepared {
         Ok(Prepared { outputs, interrupts, orphans, start: Instant::now() })
     }
 
-    /// How long ago that was.
+    /// The time since the preparation.
     pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Whether a signal that ends the job has come.
+    /// Whether a signal that ends the job has arrived.
     pub(super) fn is_ending(&self) -> bool {
         self.interrupts.as_ref().is_some_and(Interrupts::is_ending)
     }
 }
 
 impl<C: Crew> JobEngine<C> {
-    /// Supervises so many ranks of a crew.
+    /// Supervises the ranks of a crew.
     pub(super) fn new(
         launch: &Launch,
         prepared: Prepared,
@@ -179,7 +179,7 @@ impl<C: Crew> JobEngine<C> {
         while !self.crew.is_clear() {
             self.turn()?;
         }
-        // Not the crew's own, such as agents of hosts: it asks how they end.
+        // Except the crew's own children, such as agents of hosts: the crew reads their endings.
         if let Some(orphans) = &self.orphans {
             orphans.end_but(|pid| self.crew.contains(pid));
         }
@@ -191,12 +191,12 @@ impl<C: Crew> JobEngine<C> {
         while !self.desk.outputs.is_done() && !self.is_abandoned() {
             self.turn()?;
         }
-        // The last write may have failed and ended the loop at once.
+        // The last write may have failed and ended the loop above at once.
         self.handle_written();
         Ok(())
     }
 
-    /// Waits for something to happen, or for the next deadline, and takes it in.
+    /// Waits for the next event or deadline, and handles it.
     fn turn(&mut self) -> io::Result<()> {
         let left = self.deadline().map(|deadline| deadline.saturating_sub(self.now()));
         for token in self.events.wait(left)? {
@@ -215,7 +215,7 @@ impl<C: Crew> JobEngine<C> {
         self.choose_reading()
     }
 
-    /// Does what the supervisor wants done.
+    /// Carries out the supervisor's actions.
     fn act(&mut self) {
         while let Some(action) = self.desk.supervisor.poll_action() {
             match action {
@@ -262,18 +262,18 @@ impl<C: Crew> JobEngine<C> {
         if self.failure.as_ref().is_some_and(|failure| failure.reader_left) {
             let now = self.now();
             self.desk.supervisor.handle_unread(now);
-            // Not by closed pipes: a rank that ignores SIGPIPE would say that it cannot write.
+            // Do not close the pipes: a rank that ignores SIGPIPE would report a write error.
             return;
         }
         for stream in 0..self.reading.len() {
-            // The ranks' own writes then fail, as they would without the launcher.
+            // The ranks' own writes then fail, as they would without a launcher.
             if self.desk.outputs.has_failed(stream) {
                 self.crew.close(stream);
             }
         }
     }
 
-    /// Stops reading what cannot be written, and resumes.
+    /// Stops reading streams whose output is full, and resumes the others.
     fn choose_reading(&mut self) -> io::Result<()> {
         for stream in 0..self.reading.len() {
             let wanted = !self.desk.outputs.is_full(stream);
@@ -285,8 +285,8 @@ impl<C: Crew> JobEngine<C> {
         Ok(())
     }
 
-    /// Asks what each rank is doing now that the job's time is up. If the job ends for another
-    /// reason, the lines of the answer are preceded by one that says that its time was up.
+    /// Asks every rank for its current call because the job's time is up. If the job ends for
+    /// another reason, a line that reports the timeout precedes the answers.
     fn ask_waiting(&mut self, limit: Duration) {
         let up = JobVerdict::TimedOut(limit);
         let is_other = self.desk.supervisor.verdict() != Some(up);
@@ -303,9 +303,9 @@ impl<C: Crew> JobEngine<C> {
             .min()
     }
 
-    /// Whether output that is still unwritten after all ranks have ended is dropped. A user who
-    /// interrupts a job wants to see its last output, but not to wait for a reader that has
-    /// stopped reading.
+    /// Whether to drop output that is still unwritten after all ranks have ended. A user who
+    /// interrupts a job wants to see its last output, but does not want to wait for a reader that
+    /// has stopped reading.
     fn is_abandoned(&mut self) -> bool {
         if !self.is_interrupted() {
             return false;
@@ -322,7 +322,7 @@ impl<C: Crew> JobEngine<C> {
         let details = self.besides.take().into_iter().chain(self.crew.take_waiting()).collect();
         let unwritable = self.failure.take().filter(|failure| !failure.reader_left);
         let verdict = self.desk.supervisor.verdict();
-        // What follows needs no line of its own: `hikyaku run ... | head`.
+        // This verdict needs no line of its own: `hikyaku run ... | head`.
         let unread = verdict == Some(JobVerdict::Unread);
         match (verdict, unwritable) {
             (None, None) => JobOutcome { details, ..JobOutcome::default() },

@@ -1,4 +1,4 @@
-//! Why a job could not be run, and the exit codes of that.
+//! The errors of a launch, and their exit codes.
 
 use std::{
     env,
@@ -22,57 +22,57 @@ pub enum LaunchError {
     /// Zero ranks were asked for.
     #[error("a job needs at least one rank")]
     NoRanks,
-    /// More ranks were asked for than one machine can be expected to hold.
+    /// More ranks were asked for than one machine supports.
     #[error("{ranks} ranks are too many: one machine takes at most {MAX_RANKS}")]
     TooManyRanks {
-        /// How many were asked for.
+        /// The number asked for.
         ranks: u32,
     },
-    /// More ranks were asked for than run in virtual time.
+    /// More ranks were asked for than virtual time supports.
     #[error("{ranks} processes are too many in virtual time: at most {most} run")]
     TooManyVirtual {
-        /// How many were asked for.
+        /// The number asked for.
         ranks: u32,
-        /// How many may be.
+        /// The maximum.
         most: u32,
     },
     /// Nodes of zero ranks were asked for.
     #[error("a node needs at least one rank")]
     EmptyNodes,
-    /// No such number of landing rings to start in.
+    /// The number of landing rings to start in is out of range.
     #[error("ranks of a job of {ranks} cannot start in {rings} landing rings: 1 to {ranks}")]
     Rings {
-        /// How many ranks the job has.
+        /// The job's number of ranks.
         ranks: u32,
-        /// How many rings were asked for.
+        /// The number of rings asked for.
         rings: u32,
     },
-    /// The landing rings are planned for another number of ranks.
+    /// The plan of the landing rings is for another number of ranks.
     #[error(
         "the plan is for {planned} ranks and the job has {ranks}: plan from a trace of as many"
     )]
     Planned {
-        /// How many ranks the job has.
+        /// The job's number of ranks.
         ranks: u32,
-        /// How many the plan has.
+        /// The plan's number of ranks.
         planned: u32,
     },
-    /// The program cannot be executed, and that is not the machine's fault.
+    /// The program cannot be executed, through no fault of the machine.
     #[error("cannot run {program:?}: {reason}")]
     Program {
-        /// As it was given.
+        /// The program as given.
         program: OsString,
-        /// What is wrong with it.
+        /// The fault.
         reason: &'static str,
     },
-    /// The system would not start another process.
+    /// The system refused to start another process.
     #[error("cannot start rank {rank}, {program:?}: {source}")]
     Spawn {
-        /// Which rank; those before it were started, and have been ended.
+        /// The failed rank; those before it had been started, and have been ended.
         rank: u32,
         /// The program.
         program: OsString,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The limit on open files is too low for so many ranks.
@@ -81,19 +81,19 @@ pub enum LaunchError {
              or run fewer ranks"
     )]
     Files {
-        /// How many ranks.
+        /// The number of ranks.
         ranks: u32,
-        /// Descriptors they need in the launcher.
+        /// The number of descriptors that the launcher needs for them.
         needed: u64,
         /// The hard limit.
         limit: u64,
     },
-    /// The places on the hosts are not as many as the ranks.
+    /// The number of places on the hosts differs from the number of ranks.
     #[error("{ranks} ranks cannot run on hosts with {places} places")]
     Places {
-        /// How many ranks.
+        /// The number of ranks.
         ranks: u32,
-        /// How many places.
+        /// The number of places.
         places: u64,
     },
     /// A host could not start its ranks.
@@ -101,36 +101,36 @@ pub enum LaunchError {
     Host {
         /// The host, if the reason does not name it.
         host: String,
-        /// What it says.
+        /// The host's error message.
         reason: String,
-        /// The exit code that goes with it.
+        /// The matching exit code.
         code: i32,
     },
-    /// There are as many processes as there may be.
+    /// The limit on the number of processes is reached.
     #[error(
         "cannot start rank {rank}: there are as many processes as there may be; raise the limit \
              (ulimit -u, pids.max of the cgroup) or run fewer ranks"
     )]
     Processes {
-        /// Which rank; those before it were started, and have been ended.
+        /// The failed rank; those before it had been started, and have been ended.
         rank: u32,
     },
-    /// The job's shared memory could not be had.
+    /// The job's shared memory could not be created.
     #[error(transparent)]
     Memory(#[from] JobError),
     /// Another system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What it was for.
+        /// The purpose of the call.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl LaunchError {
-    /// The exit code a launcher should give: 2 if something else must be asked for, 1 if the
-    /// machine has refused.
+    /// The launcher's exit code: 2 if the user must ask for something else, 1 if the machine
+    /// refused.
     pub fn code(&self) -> i32 {
         match self {
             LaunchError::NoRanks
@@ -150,7 +150,7 @@ impl LaunchError {
         }
     }
 
-    /// Sorts out what `exec` found wrong with the program from what the system would not do.
+    /// Separates faults of the program that `exec` found from refusals of the system.
     pub(crate) fn of_spawn(rank: u32, program: &OsStr, error: io::Error) -> LaunchError {
         let path = Path::new(program);
         let is_path = program.as_encoded_bytes().contains(&b'/');
@@ -177,15 +177,15 @@ impl LaunchError {
     }
 }
 
-/// Whether the program may be executed, so that something else was refused.
+/// Whether the program may be executed. If so, the system refused something else.
 fn is_executable(program: &OsStr) -> bool {
     let may = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     let path = env::var_os("PATH").unwrap_or_default();
     places_of(program, &path).iter().any(|place| may(place))
 }
 
-/// The files that a program's name may mean: itself if it has a slash, else one in each folder of
-/// `path`.
+/// The files that a program's name may mean: the name itself if it has a slash, else one file in
+/// each folder of `path`.
 pub(crate) fn places_of(program: &OsStr, path: &OsStr) -> Vec<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return vec![program.into()];

@@ -1,5 +1,5 @@
-//! A set of descriptors that one thread waits for together (epoll). Each has a token, by which its
-//! owner recognizes it. What is left unread or unwritten is reported again by the next wait.
+//! A set of descriptors that one thread waits for together (epoll). Each has a token by which its
+//! owner recognizes it. Level-triggered: the next wait reports unread or unwritten data again.
 
 use std::{
     io,
@@ -13,10 +13,9 @@ use rustix::{
     io::Errno,
 };
 
-/// The longest single wait. The kernel cannot count to every limit; the next turn asks again.
+/// The longest single wait. The kernel cannot count to every limit; the caller waits again.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The descriptors.
 pub(super) struct EventSet(OwnedFd);
 
 impl EventSet {
@@ -24,12 +23,12 @@ impl EventSet {
         Ok(EventSet(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Adds a descriptor that is to be read.
+    /// Adds a descriptor to wait for input.
     pub(super) fn add(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
         epoll::add(&self.0, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
     }
 
-    /// Adds a descriptor that is to be written.
+    /// Adds a descriptor to wait for output.
     pub(super) fn add_to_write(&self, fd: impl AsFd, token: u64) -> Result<(), Errno> {
         epoll::add(&self.0, fd, epoll::EventData::new_u64(token), epoll::EventFlags::OUT)
     }
@@ -38,8 +37,8 @@ impl EventSet {
         epoll::delete(&self.0, fd)
     }
 
-    /// The tokens of what is ready, in the order in which it became so. Waits until something is,
-    /// or a signal comes, or for `limit`.
+    /// The tokens of the ready descriptors, in the order in which they became ready. Waits until
+    /// one is ready, a signal arrives, or `limit` has passed.
     pub(super) fn wait(
         &self,
         limit: Option<Duration>,
@@ -53,13 +52,13 @@ impl EventSet {
         Ok(events.into_iter().map(|event: epoll::Event| event.data.u64()))
     }
 
-    /// [`EventSet::wait`] without a wait.
+    /// [`EventSet::wait`] without blocking.
     pub(super) fn ready(&self) -> io::Result<impl Iterator<Item = u64> + use<>> {
         self.wait(Some(Duration::ZERO))
     }
 }
 
-/// A set is ready to be read when something in it is ready.
+/// A set is readable when one of its descriptors is ready.
 impl AsFd for EventSet {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -1,4 +1,4 @@
-//! `--shared-heap`: the library that is preloaded into ranks, and programs that cannot have it.
+//! `--shared-heap`: the library that is preloaded into ranks, and the programs that cannot use it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,16 +10,16 @@ use thiserror::Error;
 use crate::error::places_of;
 use crate::mpi;
 
-/// The library.
+/// The library's file name.
 const LIBRARY: &str = "libhikyaku_heap.so";
 
-/// The dynamic linker's variable.
+/// The dynamic linker's environment variable.
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// Why ranks cannot have a shared heap.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HeapError {
-    /// The library is not there.
+    /// The library was not found.
     #[error(
         "--shared-heap: no {LIBRARY} in `mpi` beside {} or in lib/hikyaku; build it with \
          `scripts/mpi.sh`",
@@ -29,7 +29,7 @@ pub enum HeapError {
         /// The launcher.
         launcher: PathBuf,
     },
-    /// The dynamic linker takes no such path.
+    /// The dynamic linker does not accept the library's path.
     #[error(
         "--shared-heap: {} has a space or a colon, which LD_PRELOAD cannot name; install hikyaku \
          elsewhere",
@@ -39,7 +39,7 @@ pub enum HeapError {
         /// The library.
         library: PathBuf,
     },
-    /// Nothing can be preloaded into the program.
+    /// The program is linked statically.
     #[error(
         "--shared-heap: {} is linked statically, so nothing can be preloaded into it; link it \
          dynamically, or leave --shared-heap out",
@@ -51,9 +51,9 @@ pub enum HeapError {
     },
 }
 
-/// The variable of the ranks' environment that preloads the library, for a program of this name.
+/// The environment variable that preloads the library into ranks of this program.
 ///
-/// `value_of` is the launcher's environment: what it preloads comes after.
+/// `value_of` reads the launcher's environment. Libraries that it preloads already come after.
 ///
 /// # Errors
 /// [`HeapError`].
@@ -67,7 +67,7 @@ pub(crate) fn variable(
     let library = folder.ok_or_else(no_library)?.join(LIBRARY);
     let name = library.to_str().filter(|name| !name.contains([' ', ':']));
     let Some(name) = name else { return Err(HeapError::Unnameable { library }) };
-    // What is not found is an error when it is to be started.
+    // A program that is not found causes an error when it is started.
     let path = value_of("PATH").unwrap_or_default();
     let found = places_of(program, path.as_ref()).into_iter().find(|file| file.is_file());
     if let Some(program) = found.filter(|found| is_static(found)) {
@@ -78,16 +78,16 @@ pub(crate) fn variable(
     Ok((PRELOAD.to_owned(), value))
 }
 
-/// Whether a file is a program of 64 bits that names no dynamic linker. Scripts and files that
-/// cannot be read are not.
+/// Whether a file is a 64-bit program that names no dynamic linker. `false` for scripts and for
+/// files that cannot be read.
 fn is_static(file: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(file).and_then(|it| it.take(4096).read_to_end(&mut start));
     read.is_ok() && names_no_linker(&start) == Some(true)
 }
 
-/// The same of a file's first bytes (ELF-64, gABI 4.1, "Program header"); `None`: it is not an
-/// ELF-64 file.
+/// [`is_static`] of a file's first bytes (ELF-64, gABI 4.1, "Program header"); `None` if it is not
+/// an ELF-64 file.
 fn names_no_linker(start: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     let half = |at: usize| Some(u16::from_le_bytes(start.get(at..at + 2)?.try_into().ok()?));
@@ -139,7 +139,7 @@ mod tests {
         let mut start = std::fs::read(own).unwrap();
         start.truncate(4096);
         assert_eq!(names_no_linker(&start), Some(false));
-        // The kind of each entry of the table.
+        // The type of each program header.
         for entry in 0..usize::from(start[56]) {
             start[64 + entry * 56] = 1;
         }

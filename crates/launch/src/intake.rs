@@ -1,7 +1,7 @@
-//! Reads what ranks write, one stream (standard output or error) of all of them.
+//! Reads one stream (standard output or error) of all ranks.
 //!
 //! The pipes are in an epoll set of their own, and that set is one entry in the supervising
-//! thread's. When the output is full, taking that one entry out stops all reading; the pipes of
+//! thread's set. When the output is full, removing that one entry stops all reading; the pipes of
 //! ten thousand ranks need not be touched.
 
 use std::{
@@ -18,12 +18,12 @@ use rustix::{
 use super::events::EventSet;
 use super::lines::{Assembler, OutputSource};
 
-/// How long the beginning of a line may wait for its end before a person sees it on a terminal:
-/// prompts and progress bars have no end of line. Files and pipes always get whole lines.
+/// How long an unfinished line may wait for its end before a terminal shows it: prompts and
+/// progress bars have no end of line. Files and pipes always get whole lines.
 const SHOW_AFTER: Duration = Duration::from_millis(100);
 
-/// The most a pipe can hold on Linux (`/proc/sys/fs/pipe-max-size` for an unprivileged user): what
-/// is read at the end of a job from a pipe that somebody keeps filling.
+/// The most a pipe can hold on Linux (`/proc/sys/fs/pipe-max-size` for an unprivileged user). It
+/// limits what is read at the end of a job from a pipe that some process keeps filling.
 const DRAIN_BYTES: usize = 1024 * 1024;
 
 /// One stream of every rank.
@@ -31,7 +31,7 @@ pub(super) struct Intake {
     stream: usize,
     /// The rank of the first pipe.
     first: u32,
-    /// Whether lines without an end are shown after a while.
+    /// Whether unfinished lines are shown after a while.
     interactive: bool,
     ready: EventSet,
     pipes: Vec<Option<Pipe>>,
@@ -41,11 +41,11 @@ pub(super) struct Intake {
 struct Pipe {
     fd: OwnedFd,
     assembler: Assembler,
-    /// Since when the beginning of a line has been waiting.
+    /// The time since which an unfinished line has been waiting.
     held_since: Option<Duration>,
 }
 
-/// What a read found.
+/// The result of one read.
 #[derive(PartialEq, Eq)]
 enum Read {
     Bytes(usize),
@@ -69,7 +69,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Reads once from every pipe that has something, and passes on what is complete.
+    /// Reads once from every ready pipe, and passes on complete lines.
     pub(super) fn read_ready(
         &mut self,
         now: Duration,
@@ -82,7 +82,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Reads what is left in every pipe and ends: lines without an end are passed on as they are.
+    /// Reads the rest of every pipe and closes it. Unfinished lines are passed on as they are.
     pub(super) fn finish(&mut self, now: Duration, mut pass: impl FnMut(OutputSource, &[u8])) {
         for index in 0..self.pipes.len() {
             let mut drained = 0;
@@ -101,7 +101,7 @@ impl Intake {
         self.pipes.iter_mut().for_each(|pipe| *pipe = None);
     }
 
-    /// When `show_held` has something to do next.
+    /// The next deadline at which `show_held` has work to do.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         if !self.interactive {
             return None;
@@ -110,7 +110,7 @@ impl Intake {
         Some(held + SHOW_AFTER)
     }
 
-    /// Passes on beginnings of lines that have waited long enough.
+    /// Passes on unfinished lines that have waited long enough.
     pub(super) fn show_held(&mut self, now: Duration, mut pass: impl FnMut(OutputSource, &[u8])) {
         if !self.interactive {
             return;

@@ -1,9 +1,9 @@
-//! Signals that people and systems send to the launcher, as a descriptor that can be waited for.
+//! Signals from users and systems to the launcher, as a descriptor to wait for.
 //!
-//! Handlers and a pipe, not `signalfd`: a signal must be blocked to be read from a `signalfd`, and
-//! blocked signals stay blocked in the processes one starts, whereas handlers are reset by `exec`.
+//! It uses handlers and a pipe, not `signalfd`. A signal must be blocked to be read from a
+//! `signalfd`, and blocked signals stay blocked in child processes, whereas `exec` resets handlers.
 //!
-//! What the launcher was started to ignore stays ignored: SIGHUP under `nohup`, SIGINT for a
+//! Signals that the launcher was started to ignore stay ignored: SIGHUP under `nohup`, SIGINT for a
 //! background job of a script.
 
 use std::{
@@ -24,16 +24,16 @@ use rustix::{
 };
 use signal_hook::{SigId, flag, low_level};
 
-/// What is caught. The first three end the job.
+/// The caught signals. The first three end the job.
 const CAUGHT: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::TSTP, Signal::CONT, Signal::CHILD];
 
-/// Signals whose default action has to be there again when no job runs.
+/// Signals that must have their default action again when no job runs.
 const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Catches signals as long as it lives; afterwards they act as by default.
+/// Catches signals during its lifetime. Afterwards they have their default action.
 ///
-/// One at a time is meant to exist in a process, which must be there for the job alone.
+/// A process should have one at a time, and should exist for the job alone.
 pub(super) struct Interrupts {
     wake: OwnedFd,
     seen: Vec<(Signal, Arc<AtomicBool>)>,
@@ -50,7 +50,7 @@ impl Interrupts {
         for signal in CAUGHT.into_iter().filter(|&signal| !is_in(signal, ignored)) {
             let seen = Arc::new(AtomicBool::new(false));
             let number = signal.as_raw();
-            // In this order: the thread that wakes up must find the flag set.
+            // The flag first: a thread that the pipe wakes up must find it set.
             interrupts.registered.push(flag::register(number, Arc::clone(&seen))?);
             interrupts.registered.push(low_level::pipe::register(number, sender.try_clone()?)?);
             interrupts.seen.push((signal, seen));
@@ -59,14 +59,14 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Whether a signal that ends the job has come; it stays to be taken.
+    /// Whether a signal that ends the job has arrived. The signal is not consumed.
     pub(super) fn is_ending(&self) -> bool {
         self.seen
             .iter()
             .any(|(signal, seen)| ENDING.contains(signal) && seen.load(Ordering::SeqCst))
     }
 
-    /// The signals that have come since this was last asked.
+    /// Takes the signals that arrived since the last call.
     pub(super) fn take(&self) -> Vec<Signal> {
         let mut bytes = [0; 64];
         while rustix::io::read(&self.wake, &mut bytes).is_ok_and(|count| count > 0) {}
@@ -83,8 +83,8 @@ impl AsFd for Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // Without this a launcher that has nothing left but to write its last line, to a reader
-        // that does not read, could only be ended by SIGKILL.
+        // Otherwise only SIGKILL could end a launcher that waits to write its last line to a
+        // reader that does not read.
         if let Some(Ok(idle)) = IDLE.get() {
             idle.store(true, Ordering::SeqCst);
         }
@@ -94,8 +94,8 @@ impl Drop for Interrupts {
     }
 }
 
-/// Set while no job runs: the ending signals then act by default. Registered once in a process, as
-/// a handler cannot be taken back.
+/// Set while no job runs: the ending signals then have their default action. Registered once per
+/// process, because such a handler cannot be removed.
 static IDLE: OnceLock<Result<Arc<AtomicBool>, io::ErrorKind>> = OnceLock::new();
 
 fn idle_flag(ignored: u64) -> io::Result<Arc<AtomicBool>> {
@@ -115,8 +115,8 @@ fn is_in(signal: Signal, set: u64) -> bool {
     set & (1 << (number - 1)) != 0
 }
 
-/// The set of signals this process ignores, a bit for each. Only `/proc` tells without unsafe code;
-/// where it does not, nothing counts as ignored.
+/// The set of signals that this process ignores, one bit each. Without unsafe code only `/proc`
+/// provides it. If `/proc` cannot be read, no signal counts as ignored.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     parse_ignored(&status)

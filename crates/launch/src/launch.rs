@@ -1,4 +1,4 @@
-//! A job to be run, and how it ended.
+//! A job to run, and its outcome.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -7,79 +7,80 @@ use hikyaku_shm::JobConfig;
 
 use super::{Bind, HeapError, LaunchError, OnHosts, Program, heap, mpi, supervisor};
 
-/// The most ranks of one job. A rank takes three descriptors and a process of the launcher's, so
-/// that at this number the usual limits of one machine (32768 processes, some ten thousand open
-/// files) are near; a larger number is a slip of the finger.
+/// The maximum number of ranks of one job. The launcher needs three descriptors and a process per
+/// rank. At this number the usual limits of one machine (32768 processes, some ten thousand open
+/// files) are near; a larger number is probably a typing error.
 pub const MAX_RANKS: u32 = 4096;
 
-/// A job to be run: which program, how many times, and how.
+/// A job to run: the program, the number of ranks, and the settings.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// How many ranks, 1 to [`MAX_RANKS`]; may be more than there are CPUs.
+    /// The number of ranks, 1 to [`MAX_RANKS`]. There may be more ranks than CPUs.
     pub ranks: u32,
     /// The program each rank runs; searched in `PATH` unless it has a slash.
     pub program: OsString,
     /// Its arguments, the same for every rank.
     pub args: Vec<OsString>,
-    /// Programs that the ranks run instead, if they do not all run the same: see
+    /// Programs that the ranks run instead if they do not all run the same one: see
     /// [`Launch::of_programs`].
     pub programs: Vec<Program>,
-    /// How ranks are tied to CPUs.
+    /// How ranks are bound to CPUs.
     pub bind: Bind,
     /// Splits this machine into virtual nodes of so many ranks, whose ranks do not use the memory
     /// of other nodes' ranks directly. `None`: one node.
     pub ranks_per_node: Option<u32>,
     /// Whether each line of output starts with `[rank] `.
     pub label: bool,
-    /// How long the job may take; then it is ended and the outcome says what each rank waits in.
+    /// The job's time limit. When it expires, the job is ended and the outcome reports what each
+    /// rank waits in.
     pub timeout: Option<Duration>,
-    /// How long the other ranks may go on by themselves after one has failed, before they are asked
-    /// to end. Longer than half a second is for jobs that can do without a rank.
+    /// How long the other ranks may continue after one has failed, before they are asked to end. A
+    /// value above half a second is for jobs that can continue without a rank.
     pub grace: Duration,
     /// Whether this process exists for the job alone, as `hikyaku run` does. The launch then
-    /// catches the signals that people send to end the job, and adopts and ends descendants that
-    /// left their rank's process group. Otherwise both are left to the program it is part of.
+    /// catches the signals that end the job, and adopts and ends descendants that left their rank's
+    /// process group. Otherwise the surrounding program is responsible for both.
     pub owns_process: bool,
-    /// How ranks store long payloads in each other's memory. `None`: as is faster for each peer,
-    /// which they measure.
+    /// How ranks store long payloads in each other's memory. `None`: each rank measures which way
+    /// is faster for each peer.
     pub long_stores: Option<LongStores>,
-    /// What happens to a message that its receiver's rings have no room for. Jobs on several hosts
-    /// stall.
+    /// The policy for a message for which the receiver's rings have no room. Jobs on several hosts
+    /// always stall.
     pub full: FullPolicy,
-    /// Which sources have a landing ring of their own at which rank. `None`: as `rings` says. For
+    /// Which sources have a landing ring of their own at which rank. `None`: `rings` decides. For
     /// jobs of one machine.
     pub plan: Option<LandingPlan>,
-    /// How many landing rings sources start in at each rank, 1 to the number of ranks: source `s`
-    /// in ring `s % rings`. `None`: as many as ranks up to 16, and 8 with more. For jobs of one
+    /// The number of landing rings per rank at the start, 1 to the number of ranks: source `s`
+    /// uses ring `s % rings`. `None`: one per rank for up to 16 ranks, else 8. For jobs of one
     /// machine.
     pub rings: Option<u32>,
-    /// Whether sources stay there unless the receiving program directs them elsewhere. If not,
-    /// ranks give frequent sources rings of their own. For jobs of one machine.
+    /// Whether sources keep these rings unless the receiving program assigns others. If not, ranks
+    /// give frequent sources rings of their own. For jobs of one machine.
     pub keeps_rings: bool,
-    /// Variables that ranks have beyond this process's own.
+    /// Environment variables of the ranks beyond those of this process.
     pub variables: Vec<(String, String)>,
-    /// Where the ranks run. `None`: on this machine.
+    /// The hosts on which the ranks run. `None`: this machine.
     pub hosts: Option<OnHosts>,
 }
 
 /// How a job ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobOutcome {
-    /// The exit code a launcher should give: 0, or the first failing rank's code (128 + the signal
-    /// that killed it), 128 + the signal that ended the launch, or 124 if time ran out.
+    /// The launcher's exit code: 0, or the first failing rank's code (128 + the signal that killed
+    /// it), 128 + the signal that ended the launch, or 124 after a timeout.
     pub code: i32,
-    /// Why, in one line, if it was not success.
+    /// The reason in one line, unless the job succeeded.
     pub reason: Option<String>,
-    /// More lines, one a rank: what each was waiting in when the time was up. Before them one that
-    /// says so, if `reason` is another.
+    /// One more line per rank: what it waited in when the time was up. If `reason` is not the
+    /// timeout, the first line reports it.
     pub details: Vec<String>,
-    /// What the ranks have counted of their long messages, as words. Ranks that were killed have
-    /// told nothing. Empty for jobs of several hosts.
+    /// The ranks' counters of long messages, as words. Killed ranks have reported nothing. Empty
+    /// for jobs on several hosts.
     pub counts: Vec<u64>,
 }
 
 impl Launch {
-    /// A job of so many ranks of a program without arguments, everything else by default.
+    /// A job of `ranks` ranks of a program without arguments, with default settings.
     pub fn new(ranks: u32, program: impl Into<OsString>) -> Launch {
         Launch {
             ranks,
@@ -102,16 +103,16 @@ impl Launch {
         }
     }
 
-    /// Lets programs written for MPI find hikyaku, if its libraries lie beside this launcher.
+    /// Lets MPI programs find hikyaku's libraries, if they are beside this launcher.
     pub fn offer_mpi(&mut self) {
         let launcher = std::env::current_exe().unwrap_or_default();
         self.variables.extend(mpi::variables(&launcher, |name| std::env::var(name).ok()));
     }
 
-    /// Has large allocations of the ranks' programs made in memory that the ranks of a node share.
+    /// Places large allocations of the ranks' programs in memory that the ranks of a node share.
     ///
     /// # Errors
-    /// The library for that is not beside this launcher, or the program cannot have it.
+    /// The library for this is not beside this launcher, or cannot be preloaded into the program.
     pub fn share_heap(&mut self) -> Result<(), HeapError> {
         let launcher = std::env::current_exe().unwrap_or_default();
         let variable = heap::variable(&launcher, &self.program, |name| std::env::var(name).ok())?;
@@ -124,7 +125,7 @@ impl Launch {
         self.variables.push((variable.into(), value.to_string()));
     }
 
-    /// The sizes of a job with its landing rings: as planned, and what they do when they are full.
+    /// Adds the settings of the landing rings to `config`: plan, number, and policy when full.
     pub(crate) fn landing(&self, config: JobConfig) -> JobConfig {
         let config = config.when_full(self.full);
         let config = match (&self.plan, self.rings) {

@@ -1,19 +1,19 @@
 //! Starts the ranks of a job on this machine, passes their input and output, and ends them.
 //!
-//! This is what `hikyaku run` does; other front ends use the same [`Launch`]. Programs that are
-//! ranks do not need this crate.
+//! `hikyaku run` is built on this crate, and other front ends use the same [`Launch`]. Programs
+//! that run as ranks do not need it.
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - **Nothing is left.** However the job ends, every rank is gone and what it started is killed
-//!   when [`Launch::run`] returns; if the launcher itself is killed, the kernel kills the ranks.
-//! - **The first failure ends the job** within two seconds, is named in one line, and its exit code
-//!   is the job's.
-//! - **Lines stay whole**, and bytes stay bytes.
-//! - **Nothing beyond this machine is asked**: no network, no host name, no `/etc/hosts`.
+//! - **Nothing is left.** However the job ends, when [`Launch::run`] returns every rank has ended
+//!   and its descendants are killed. If the launcher itself is killed, the kernel kills the ranks.
+//! - **The first failure ends the job** within two seconds. One line names it, and its exit code is
+//!   the job's.
+//! - **Lines stay whole**, and bytes are not changed.
+//! - **No other service is needed**: no network, no host name, no `/etc/hosts`.
 //!
-//! One thread supervises (`engine`); what it decides is in pure modules (`supervisor`, `lines`,
-//! `placement`, `ending`), what it holds in small ones that each own one kind of thing:
+//! One thread supervises (`engine`). Decisions are in pure modules (`supervisor`, `lines`,
+//! `placement`, `ending`), resources in small ones that each own one kind of thing:
 //!
 //! ```text
 //!   engine ─┬─ supervisor   when the job is over and why         (pure)
@@ -79,13 +79,13 @@ pub use self::{
 pub use hikyaku_nic::{fabric::FullPolicy, plan::LandingPlan, ring::LongStores};
 
 impl Launch {
-    /// Runs the job; returns when it has ended.
+    /// Runs the job until it has ended.
     ///
-    /// Standard input goes to rank 0; output comes out of this process's standard output and
-    /// error. Blocks the calling thread, which the ranks do not survive.
+    /// Standard input goes to rank 0. The ranks' output goes to this process's standard output and
+    /// error. Blocks the calling thread; if that thread ends, the kernel kills the ranks.
     ///
     /// # Errors
-    /// The job could not be started; nothing runs then.
+    /// The job could not be started. No rank runs then.
     pub fn run(&self) -> Result<JobOutcome, LaunchError> {
         self.check()?;
         if let Some(hosts) = &self.hosts {
@@ -99,7 +99,7 @@ impl Launch {
         Ok(JobOutcome { counts: job.counts(), ..outcome })
     }
 
-    /// Runs the job in memory that is already there.
+    /// Runs the job in existing memory.
     pub(crate) fn run_in(&self, memory: &dyn JobMemory) -> Result<JobOutcome, LaunchError> {
         let files = allow_files(self.ranks)?;
         let prepare = |source| LaunchError::System { what: "prepare the launch", source };

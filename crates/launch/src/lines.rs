@@ -1,4 +1,4 @@
-//! Whole lines out of what arrives in pieces, and many ranks' lines woven into one stream.
+//! Assembles whole lines from pieces, and merges many ranks' lines into one stream.
 //!
 //! ```text
 //!   rank 0 ─pipe─► Assembler ─┐  whole lines, or a fragment
@@ -6,15 +6,14 @@
 //!   rank 2 ─pipe─► Assembler ─┘                                (labels, line ends)
 //! ```
 //!
-//! Pure: bytes in, bytes out. Output is bytes, not text; nothing is decoded or dropped. What one
-//! rank writes alone comes out unchanged to the last byte, with or without a final newline; a
-//! newline is added in one case only, between an unfinished line and another rank's output.
+//! Pure: bytes in, bytes out. Output is bytes, not text; nothing is decoded or dropped. The output
+//! of a rank that writes alone is unchanged to the last byte, with or without a final newline. A
+//! newline is added in one case only: between an unfinished line and another rank's output.
 //!
-//! Memory is bounded: an assembler holds less than [`LINE_BYTES`]. A line longer than that is the
-//! one thing that can be broken, into pieces of that length, and then only if another rank writes
-//! in between.
+//! Memory is bounded: an assembler holds less than [`LINE_BYTES`]. Only a longer line can be
+//! broken, into pieces of that length, and only if another rank writes in between.
 
-/// How much of a line is held back for its end, bytes. Long enough for any log line or a row of
+/// How many bytes of an unfinished line are held back. Long enough for any log line or a row of
 /// numbers; short enough that 4096 ranks in the middle of a line stay within 512 MiB, and the usual
 /// few ranks within a few hundred KiB.
 pub(super) const LINE_BYTES: usize = 64 * 1024;
@@ -22,12 +21,12 @@ pub(super) const LINE_BYTES: usize = 64 * 1024;
 /// Cuts one rank's stream at line ends.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of a line whose end has not arrived yet.
     held: Vec<u8>,
 }
 
 impl Assembler {
-    /// Takes the next bytes of the stream and passes on what is complete: whole lines, any number
+    /// Takes the next bytes of the stream and passes on complete output: any number of whole lines
     /// in one piece, or a fragment if a line grows beyond [`LINE_BYTES`].
     pub(super) fn feed(&mut self, bytes: &[u8], mut pass: impl FnMut(&[u8])) {
         let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
@@ -48,12 +47,12 @@ impl Assembler {
         }
     }
 
-    /// Whether the beginning of a line is held back.
+    /// Whether it holds an unfinished line.
     pub(super) fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Passes on what is held back: at the end of the stream, or when it has to be shown as it is.
+    /// Passes on the unfinished line, at the end of the stream or when it must be shown.
     pub(super) fn flush(&mut self, pass: impl FnOnce(&[u8])) {
         if self.is_holding() {
             pass(&self.held);
@@ -62,19 +61,19 @@ impl Assembler {
     }
 }
 
-/// Whose output it is: the rank, and which of its streams (two may end in one file).
+/// The source of output: the rank, and which of its streams (two may go to one file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutputSource {
     pub(super) rank: u32,
     pub(super) stream: usize,
 }
 
-/// Puts pieces of many sources into one stream, keeping lines apart and labelling them.
+/// Merges pieces of many sources into one stream, keeps lines apart and labels them.
 #[derive(Debug)]
 pub(super) struct Weaver {
     /// Whether lines start with `[rank] `.
     label: bool,
-    /// The source whose fragment came last, so that the line is still open.
+    /// The source of an unfinished line at the end of the stream.
     open: Option<OutputSource>,
 }
 
@@ -83,7 +82,7 @@ impl Weaver {
         Weaver { label, open: None }
     }
 
-    /// Appends a piece (not empty) to what is to be written.
+    /// Appends a piece (not empty) to `out`.
     pub(super) fn weave(&mut self, source: OutputSource, piece: &[u8], out: &mut Vec<u8>) {
         let continues = self.open == Some(source);
         if !continues {
@@ -104,7 +103,7 @@ impl Weaver {
         self.open = (piece.last() != Some(&b'\n')).then_some(source);
     }
 
-    /// Ends a line that is open.
+    /// Ends an unfinished line.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         if self.open.take().is_some() {
             out.push(b'\n');
@@ -212,8 +211,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the streams are cut into pieces and interleaved, every line comes out whole,
-        /// each rank's lines in order.
+        /// However the streams are cut into pieces and interleaved, every line is whole, and each
+        /// rank's lines are in order.
         #[test]
         fn lines_are_whole_however_they_are_cut(
             cuts in proptest::collection::vec((0u32..3, 1usize..9), 1..200)

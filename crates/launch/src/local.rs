@@ -1,4 +1,4 @@
-//! The ranks of this machine: started, watched, read from and ended.
+//! The ranks of this machine as a crew: it starts, watches, reads and ends them.
 
 use std::{
     fs, io,
@@ -22,20 +22,20 @@ use super::{
     stdin::{Pump, empty, of_rank_0},
 };
 
-/// Descriptors a rank takes in the launcher: its end and its two streams.
+/// Descriptors that the launcher needs per rank: its pidfd and its two streams.
 const FILES_PER_RANK: u64 = 3;
 
-/// Descriptors that the launcher opens beside, at most: its own waiting (1), the ranks' output (6),
-/// signals (8), a terminal as input (3), and what a start takes for a moment (6).
+/// Other descriptors that the launcher opens, at most: its epoll set (1), the ranks' output (6),
+/// signals (8), a terminal as input (3), and temporary ones of a start (6).
 const FILES_BESIDE: u64 = 24;
 
-/// What an event is about: the index of a rank here, or one of these.
+/// Event tokens: the index of a rank here, or one of these.
 const TERMINAL: u64 = u64::MAX;
 const STREAM: [u64; 2] = [u64::MAX - 1, u64::MAX - 2];
 
 /// The ranks of this machine.
 pub(super) struct LocalRanks<'a> {
-    /// First, so that whatever happens the processes are gone before anything else is.
+    /// The first field, so that the processes are always dropped before anything else.
     ranks: RankProcesses,
     memory: &'a dyn JobMemory,
     /// The first rank here.
@@ -47,25 +47,25 @@ pub(super) struct LocalRanks<'a> {
     events: EventSet,
 }
 
-/// What is started here, and with what.
+/// The settings of a start.
 pub(super) struct Start<'s> {
     pub(super) launch: &'s Launch,
-    /// What the job's ranks run, all of them.
+    /// The programs of all ranks of the job.
     pub(super) programs: &'s [Program],
-    /// How many ranks, from the crew's first.
+    /// The number of ranks to start, from the crew's first.
     pub(super) count: u32,
-    /// Standard input of the first of them. `None`: of the launcher, if that is rank 0.
+    /// Standard input of the first of them. `None`: the launcher's, if that is rank 0.
     pub(super) stdin: Option<Stdio>,
-    /// The limit on open files to run under.
+    /// The limit on open files for the ranks.
     pub(super) files: Option<Rlimit>,
     /// CPUs that ranks may use.
     pub(super) allowed: &'s [usize],
-    /// Variables that stand in for this process's own.
+    /// Variables that replace this process's own.
     pub(super) variables: &'s Variables,
 }
 
 impl<'a> LocalRanks<'a> {
-    /// No ranks yet; lines without an end are shown after a while where a stream is interactive.
+    /// A crew without ranks. Unfinished lines are shown after a while on interactive streams.
     pub(super) fn new(
         memory: &'a dyn JobMemory,
         first: u32,
@@ -89,7 +89,7 @@ impl<'a> LocalRanks<'a> {
         Ok(local)
     }
 
-    /// Starts the ranks, all or, if `is_ending` says so meanwhile, as many as there were then.
+    /// Starts the ranks. If `is_ending` becomes true, the rank just started is the last.
     pub(super) fn start(
         &mut self,
         mut start: Start<'_>,
@@ -132,18 +132,18 @@ impl<'a> LocalRanks<'a> {
         self.run_pump(Duration::ZERO).map_err(system)
     }
 
-    /// How many ranks have been started.
+    /// The number of ranks that have been started.
     pub(super) fn started(&self) -> u32 {
         self.ranks.started()
     }
 
-    /// The processes of the ranks, in order.
+    /// The process ids of the ranks, in order.
     pub(super) fn pids(&self) -> Vec<u32> {
         (0..self.started()).map(|index| self.pid(index)).collect()
     }
 
-    /// What a rank's environment has beyond the launcher's: two variables for scripts, what the
-    /// launch says, and what the job's memory wants.
+    /// The variables added to a rank's environment: two for scripts, those of the launch, and those
+    /// of the job's memory.
     fn environment(&self, rank: u32, launch: &Launch) -> Vec<(String, String)> {
         let mut environment = vec![
             ("HIKYAKU_RANK".to_owned(), rank.to_string()),
@@ -178,7 +178,7 @@ impl<'a> LocalRanks<'a> {
         Ok(())
     }
 
-    /// What the ranks are doing: of each, its number, its process and the rest of a sentence.
+    /// Each rank's current activity: rank, process id, and the rest of a sentence.
     pub(super) fn doing(&self) -> Vec<(u32, u32, String)> {
         let ranks = (0..self.started()).map(|index| {
             let (rank, pid) = (self.first + index, self.pid(index));
@@ -198,10 +198,10 @@ impl<'a> LocalRanks<'a> {
     }
 }
 
-/// Whether a signal, or a debugger, has stopped a process. `false` where `/proc` does not tell.
+/// Whether a signal or a debugger has stopped a process. `false` if `/proc` does not tell.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state stands behind the name, which is in parentheses and may have some itself.
+    // The state follows the name, which is in parentheses and may itself contain some.
     let name = stat.iter().rposition(|&byte| byte == b')');
     name.and_then(|end| stat.get(end + 2)).is_some_and(|state| b"Tt".contains(state))
 }
@@ -214,7 +214,7 @@ impl AsFd for LocalRanks<'_> {
 
 impl Crew for LocalRanks<'_> {
     /// The kernel lists ready descriptors in the order in which they became ready, so ranks are
-    /// seen to end in the order in which they did.
+    /// reported in the order in which they ended.
     fn handle_ready(&mut self, now: Duration, tell: &mut Tell<'_>) -> io::Result<()> {
         for token in self.events.ready()? {
             match token {
@@ -307,8 +307,8 @@ impl Crew for LocalRanks<'_> {
     }
 }
 
-/// Makes sure that the launcher may open what it needs. Gives the limits to restore in the ranks if
-/// they had to be raised.
+/// Makes sure that the launcher may open enough files. If the limits had to be raised, returns the
+/// previous ones, to be restored in the ranks.
 pub(super) fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
     let before = limits_on(Resource::Nofile);
     let needed = open_files() + FILES_BESIDE + u64::from(ranks) * FILES_PER_RANK;
@@ -324,8 +324,8 @@ pub(super) fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
     Ok(Some(before))
 }
 
-/// How many files this process has open; where `/proc` does not tell, standard input, output and
-/// error and the job's memory.
+/// The number of files that this process has open. Without `/proc`, 4: standard input, output and
+/// error, and the job's memory.
 fn open_files() -> u64 {
     fs::read_dir("/proc/self/fd").map_or(4, |files| files.count() as u64)
 }

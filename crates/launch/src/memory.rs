@@ -1,8 +1,8 @@
-//! What the launcher needs of the memory a job shares, and nothing more.
+//! The [`JobMemory`] trait: the launcher's view of a job's shared memory.
 //!
-//! A trait of its own so that the launcher can be tested without shared memory, and so that it
-//! does not know how ranks find each other: it hands the environment and the file descriptor on,
-//! marks who started and who is gone, and asks a few questions.
+//! The trait allows tests of the launcher without shared memory. It also hides how ranks find each
+//! other: the launcher passes on the environment and the file descriptor, marks ranks as started
+//! or dead, and asks a few questions.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,27 +14,27 @@ pub trait JobMemory {
     /// Environment variables a rank needs to attach.
     fn environment(&self, rank: u32) -> Vec<(String, String)>;
 
-    /// The memory's file; a rank inherits it under the same number.
+    /// The memory's file. A rank inherits it under the same number.
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// The rank runs as process `pid`.
     fn mark_started(&self, rank: u32, pid: u32);
 
-    /// The rank is gone without having left in order: peers that wait for it get an error.
+    /// The rank has ended without leaving properly: peers that wait for it get an error.
     fn mark_dead(&self, rank: u32, cause: DeathCause);
 
-    /// Whether the rank has left the job in order.
+    /// Whether the rank has left the job properly.
     fn has_left(&self, rank: u32) -> bool;
 
-    /// What the rank is blocked in, in words ("receive from rank 2, tag 7, for 3.2 s"); `None` if
-    /// it is not blocked in a call of hikyaku.
+    /// The call in which the rank waits, in words ("receive from rank 2, tag 7, for 3.2 s"); `None`
+    /// if it is not blocked in a call of hikyaku.
     fn waiting(&self, rank: u32) -> Option<String>;
 
-    /// Which packets of other hosts the rank has dropped, in words ("2 packets without the job's
+    /// The packets of other hosts that the rank has dropped, in words ("2 packets without the job's
     /// key"); `None` if it has dropped none.
     fn dropped(&self, rank: u32) -> Option<String>;
 
-    /// How the job ends, if a rank has said why: it need not be said again.
+    /// How the job ends, if a rank has reported it: the launcher need not report it again.
     fn end(&self) -> Option<JobEnd>;
 }
 

@@ -1,22 +1,23 @@
-//! Where programs written for MPI find hikyaku: its libraries of MPI's binary interfaces.
+//! Environment variables with which MPI programs find hikyaku's libraries of MPI's binary
+//! interfaces.
 //!
-//! They lie in a folder `mpi` beside the launcher, or in `lib/hikyaku` beside its folder. A
-//! launcher without them starts programs as they are.
+//! The libraries are in a folder `mpi` beside the launcher, or in `lib/hikyaku` beside its folder.
+//! A launcher without them starts programs unchanged.
 
 use std::path::{Path, PathBuf};
 
-/// The library that Python's mpi4py is built for.
+/// The library for which Python's mpi4py is built.
 const LIBRARY: &str = "libmpi.so.12";
 
 /// Variables that name the library to programs that load it themselves: mpi4py, and NEURON, which
-/// else looks for `libmpi.so`. The folder has no such name: `-lmpi` would link a program with it
-/// whose `mpi.h` is that of the standard's interface.
+/// otherwise searches for `libmpi.so`. The folder has no file of that name: `-lmpi` would link it
+/// into a program whose `mpi.h` is the one of the standard's interface.
 const NAMED_BY: [&str; 2] = ["MPI4PY_LIBMPI", "MPI_LIB_NRN_PATH"];
 
-/// The variables of the ranks' environment by which they are found; none if there are none.
+/// The environment variables of the ranks; none if the launcher has no libraries.
 ///
-/// `value_of` is the launcher's environment: what it has in LD_LIBRARY_PATH comes after, and
-/// those of NAMED_BY that it has stay as they are.
+/// `value_of` reads the launcher's environment. Its LD_LIBRARY_PATH is appended, and variables of
+/// NAMED_BY that it sets keep their values.
 pub(crate) fn variables(
     launcher: &Path,
     value_of: impl Fn(&str) -> Option<String>,
@@ -32,7 +33,7 @@ pub(crate) fn variables(
     variables
 }
 
-/// The folder in which the launcher at this path has a library.
+/// The folder of the launcher at this path that contains a library.
 pub(crate) fn folder(launcher: &Path, library: &str) -> Option<PathBuf> {
     let beside = launcher.parent()?;
     let folders = [Some(beside.join("mpi")), beside.parent().map(|it| it.join("lib/hikyaku"))];

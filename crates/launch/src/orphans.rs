@@ -1,10 +1,10 @@
 //! Descendants of ranks that outlived their parents.
 //!
-//! A process that a rank started and that made itself a session of its own (`setsid`, a shell with
-//! job control) is in no rank's process group. Where the launcher's process exists for the job
-//! alone it is therefore the *subreaper* of its descendants: when their parents end they become
-//! its children, and can be found and ended. What has ended meanwhile is reaped, so that a long
-//! job that starts many daemons does not fill the process table with zombies.
+//! A process that a rank started may create a session of its own (`setsid`, a shell with job
+//! control). It is then in no rank's process group. A launcher process that exists for the job alone
+//! is therefore the *subreaper* of its descendants: when their parents end they become its children,
+//! and it can find and end them. It also reaps those that end during the job, so that a long job
+//! that starts many daemons does not fill the process table with zombies.
 
 use std::{
     fs, io,
@@ -20,18 +20,18 @@ use rustix::{
 };
 
 /// How long killed orphans may take to end. Only a process stuck in the kernel takes longer, and
-/// nothing can end that.
+/// nothing can end such a process.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Adopts, reaps and ends orphans.
 pub(super) struct Orphans {
-    /// Children this process had before the job, none of its business (a shell that has started
-    /// something in the background and then became the launcher by `exec`).
+    /// Children that this process had before the job and must not touch (a shell that started a
+    /// background process and then became the launcher by `exec`).
     strangers: Vec<Pid>,
 }
 
 impl Orphans {
-    /// From now on orphaned descendants become children of this process.
+    /// Makes orphaned descendants children of this process from now on.
     pub(super) fn adopt() -> io::Result<Orphans> {
         set_child_subreaper(Some(getpid()))?;
         Ok(Orphans { strangers: children() })
@@ -41,18 +41,18 @@ impl Orphans {
     pub(super) fn reap(&self, is_rank: impl Fn(Pid) -> bool) {
         for pid in children().into_iter().filter(|&pid| !is_rank(pid)) {
             if !self.strangers.contains(&pid) {
-                // Still running, or gone already: both are fine.
+                // It may still run, or be gone already: both are fine.
                 let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             }
         }
     }
 
-    /// Ends all orphans, and theirs, once the ranks are reaped.
+    /// Ends all orphans and their descendants, once the ranks are reaped.
     pub(super) fn end(&self) {
         self.end_but(|_| false);
     }
 
-    /// The same for a process that has other children, of which `is_own` tells.
+    /// [`Orphans::end`], except for the children that `is_own` identifies.
     pub(super) fn end_but(&self, is_own: impl Fn(Pid) -> bool) {
         let start = Instant::now();
         loop {
@@ -78,8 +78,8 @@ fn wait_briefly(pid: Pid, limit: Duration) {
     let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit));
 }
 
-/// The children of this process, of all its threads. Empty if `/proc` cannot be read: orphans then
-/// run on, as they do without a launcher.
+/// The children of all threads of this process. Empty if `/proc` cannot be read: orphans then
+/// continue to run, as they do without a launcher.
 fn children() -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     tasks

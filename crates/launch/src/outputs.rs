@@ -1,5 +1,5 @@
-//! Where the ranks' output goes: the launcher's own standard output and error, which may be one
-//! file.
+//! The destinations of the ranks' output: the launcher's own standard output and error, which may
+//! be one file.
 
 use std::{
     io::{self, ErrorKind, IsTerminal},
@@ -11,7 +11,7 @@ use super::{
     sink::{OutputSink, SinkError},
 };
 
-/// The streams a rank writes, and their names in messages.
+/// The streams of a rank, and their names in messages.
 pub(super) const STREAMS: [&str; 2] = ["standard output", "standard error"];
 
 /// One destination.
@@ -20,23 +20,23 @@ struct Output {
     sink: OutputSink,
 }
 
-/// All destinations, and which stream goes to which.
+/// All destinations, and the destination of each stream.
 pub(super) struct Outputs {
     all: Vec<Output>,
     of_stream: [usize; 2],
     interactive: [bool; 2],
 }
 
-/// Why nothing more can be written for the streams of a destination.
+/// The reason why a destination accepts no more output.
 pub(super) struct OutputFailure {
-    /// The reader went away, as `head` does when it has seen enough: nothing to complain about.
+    /// The reader has closed its end, as `head` does after enough lines: no reason to complain.
     pub(super) reader_left: bool,
-    /// One line for a person.
+    /// One line of text for the user.
     pub(super) reason: String,
 }
 
 impl Outputs {
-    /// To where this process writes.
+    /// Outputs to this process's standard output and error.
     pub(super) fn new(label: bool) -> io::Result<Outputs> {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let mut all = Vec::new();
@@ -46,7 +46,7 @@ impl Outputs {
             Ok::<usize, io::Error>(all.len() - 1)
         };
         let out = add(stdout.as_fd())?;
-        // In one file, two writers would tear each other's lines apart.
+        // Two writers to one file would tear each other's lines apart.
         let err = match is_same_file(stdout.as_fd(), stderr.as_fd()) {
             true => out,
             false => add(stderr.as_fd())?,
@@ -55,14 +55,14 @@ impl Outputs {
         Ok(Outputs { all, of_stream: [out, err], interactive })
     }
 
-    /// Writes what a rank has completed.
+    /// Writes a completed piece of a rank's output.
     pub(super) fn write(&mut self, source: OutputSource, piece: &[u8]) {
         let output = &mut self.all[self.of_stream[source.stream]];
         let weaver = &mut output.weaver;
         output.sink.push(|bytes| weaver.weave(source, piece, bytes));
     }
 
-    /// Writes a line of the launcher's own to standard error.
+    /// Writes the launcher's own line to standard error.
     pub(super) fn say(&mut self, line: &str) {
         let output = &mut self.all[self.of_stream[1]];
         let weaver = &mut output.weaver;
@@ -72,37 +72,37 @@ impl Outputs {
         });
     }
 
-    /// Whether the stream ends at a person's terminal.
+    /// Whether the stream's destination is a terminal.
     pub(super) fn is_interactive(&self, stream: usize) -> bool {
         self.interactive[stream]
     }
 
-    /// Whether no more of the stream should be read for now.
+    /// Whether the stream should not be read for now.
     pub(super) fn is_full(&self, stream: usize) -> bool {
         self.all[self.of_stream[stream]].sink.is_full()
     }
 
-    /// Whether nothing of the stream can be written any more.
+    /// Whether the stream's output can no longer be written.
     pub(super) fn has_failed(&self, stream: usize) -> bool {
         self.all[self.of_stream[stream]].sink.has_failed()
     }
 
-    /// Whether everything is written that can be.
+    /// Whether everything that can be written is written.
     pub(super) fn is_done(&self) -> bool {
         self.all.iter().all(|output| output.sink.is_done())
     }
 
-    /// The descriptors that tell of changes.
+    /// The descriptors that signal changes of the destinations.
     pub(super) fn changes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.all.iter().map(|output| output.sink.as_fd())
     }
 
-    /// Has seen that destinations changed.
+    /// Resets the change signals of all destinations.
     pub(super) fn acknowledge(&self) {
         self.all.iter().for_each(|output| output.sink.acknowledge());
     }
 
-    /// A failure not told before.
+    /// Takes a failure that was not reported before.
     pub(super) fn take_failure(&mut self) -> Option<OutputFailure> {
         let of_stream = self.of_stream;
         self.all.iter_mut().enumerate().find_map(|(index, output)| {

@@ -1,38 +1,38 @@
-//! Which CPUs each rank may run on, out of the launcher's own affinity mask.
+//! The CPUs on which each rank may run, taken from the launcher's own affinity mask.
 //!
-//! Everything here is relative to the mask the launcher itself was given (a batch system's cpuset,
-//! `taskset`, a container), never to the machine's CPUs.
+//! Everything here is relative to the launcher's mask (from a batch system's cpuset, `taskset`, a
+//! container), never to the machine's CPUs.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// How ranks are tied to CPUs.
+/// How ranks are bound to CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bind {
-    /// With at most as many ranks as CPUs, each rank gets an equal, contiguous share that no other
-    /// rank of the job has; with more ranks, as [`Bind::None`].
+    /// With at most as many ranks as CPUs, each rank gets an equal, contiguous share of them that no
+    /// other rank of the job has. With more ranks, as [`Bind::None`].
     ///
-    /// A rank that spins for a message must not share a CPU with the rank it waits for: that is
-    /// what binding buys, and shares give it. When there are as many ranks as CPUs a share is one
-    /// CPU. With fewer ranks a share is several, because tying a rank to one CPU then would cost
-    /// more than it brings: its threads (OpenMP, a BLAS) would all sit on that CPU, one rank alone
-    /// would lose the rest of the machine, and two jobs on one machine would meet on its first
-    /// CPUs. With more ranks than CPUs the kernel balances better than a fixed assignment: ranks
-    /// that sleep free their CPU for any other.
+    /// A rank that spins for a message must not share a CPU with the rank for which it waits; that
+    /// is the benefit of binding, and shares provide it. When there are as many ranks as CPUs, a
+    /// share is one CPU. With fewer ranks a share is several, because one CPU each would cost more
+    /// than it brings: a rank's threads (OpenMP, a BLAS) would all be on one CPU, a single rank
+    /// would lose the rest of the machine, and two jobs on one machine would use the same first
+    /// CPUs. With more ranks than CPUs the kernel balances better than a fixed assignment: a rank
+    /// that sleeps frees its CPU for any other.
     #[default]
     Auto,
     /// Rank r runs on the r-th allowed CPU only, modulo their number.
     Core,
-    /// Every rank runs wherever the launcher may.
+    /// Every rank may run on all of the launcher's CPUs.
     None,
 }
 
-/// The CPUs this process may run on, in order; none if the system does not say.
+/// The CPUs on which this process may run, in order; none if the system does not tell.
 pub(super) fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// The CPUs of a rank, out of those `allowed` to the launcher; `None` leaves its mask as it is.
+/// The CPUs of a rank, out of the launcher's `allowed` ones; `None` leaves its mask unchanged.
 pub(super) fn cpus_of(bind: Bind, rank: u32, ranks: u32, allowed: &[usize]) -> Option<&[usize]> {
     let (rank, ranks, cpus) = (rank as usize, ranks as usize, allowed.len());
     if cpus == 0 {

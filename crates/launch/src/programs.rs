@@ -5,34 +5,34 @@ use std::path::PathBuf;
 
 use super::{Launch, LaunchError};
 
-/// Which program of its job a rank runs, from 0: the attribute MPI_APPNUM.
+/// The variable with the number of a rank's program, from 0: the attribute MPI_APPNUM.
 const NUMBER: &str = "HIKYAKU_APPNUM";
 
-/// A program, and what its ranks have that others may not.
+/// A program, and the settings of its ranks.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
-    /// How many ranks run it.
+    /// The number of ranks that run it.
     pub ranks: u32,
     /// The program; searched in `PATH` unless it has a slash.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Variables of its ranks beyond those of the launch.
+    /// Environment variables of its ranks beyond those of the launch.
     pub variables: Vec<(String, String)>,
-    /// The variables of this process that its ranks see. `None`: all.
+    /// The variables of this process that its ranks inherit. `None`: all.
     pub inherited: Option<Vec<String>>,
-    /// The folder that it starts in. `None`: that of this process.
+    /// The folder in which it starts. `None`: this process's folder.
     pub folder: Option<PathBuf>,
 }
 
 impl Launch {
-    /// A job that runs these programs: the first ranks the first of them, and so on.
+    /// A job that runs these programs: the first ranks run the first program, and so on.
     pub fn of_programs(programs: Vec<Program>) -> Launch {
         let ranks = programs.iter().fold(0, |sum: u32, each| sum.saturating_add(each.ranks));
         Launch { programs, ..Launch::new(ranks, OsString::new()) }
     }
 
-    /// The programs of the job; just one if all ranks run the same.
+    /// The programs of the job; a single one if all ranks run the same.
     pub(crate) fn all_programs(&self) -> Vec<Program> {
         if self.programs.is_empty() {
             let (program, args) = (self.program.clone(), self.args.clone());

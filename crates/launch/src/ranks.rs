@@ -1,11 +1,11 @@
-//! The processes of a job: who runs, how they ended, and that none is left.
+//! The processes of a job: starts are recorded, endings observed, and none is left behind.
 //!
 //! An ended rank is observed without being reaped (`WNOWAIT`) and stays a zombie until the job is
-//! over. A zombie costs nothing and keeps its number taken, so that a signal to its process group
-//! can only reach its own children, never a stranger who was given the number since.
+//! over. A zombie costs nothing and keeps its process id in use, so that a signal to its process
+//! group can only reach its own children, never a stranger with a reused id.
 //!
-//! Dropping [`RankProcesses`] kills every group and reaps every rank: whatever path leads out of a
-//! launch, nothing stays behind.
+//! Dropping [`RankProcesses`] kills every group and reaps every rank. So no way out of a launch
+//! leaves a process behind.
 
 use std::{collections::HashSet, io, os::fd::OwnedFd};
 
@@ -29,18 +29,18 @@ pub(super) struct RankProcesses {
 }
 
 impl RankProcesses {
-    /// Takes charge of the next rank's process and gives a descriptor that becomes readable when
-    /// it ends.
+    /// Takes over the next rank's process and returns a descriptor that becomes readable when the
+    /// process ends.
     ///
     /// # Errors
-    /// No descriptor can be had; the process is in charge all the same.
+    /// No descriptor could be created. The process is taken over all the same.
     pub(super) fn add(&mut self, pid: Pid) -> io::Result<OwnedFd> {
         self.all.push(RankProcess { pid, ended: false });
         self.pids.insert(pid);
         Ok(pidfd_open(pid, PidfdFlags::empty())?)
     }
 
-    /// How many have been started.
+    /// The number of processes that have been started.
     pub(super) fn started(&self) -> u32 {
         u32::try_from(self.all.len()).expect("there are at most MAX_RANKS")
     }
@@ -50,7 +50,7 @@ impl RankProcesses {
         self.all[rank as usize].pid
     }
 
-    /// Whether the rank's end has been seen.
+    /// Whether the rank's end has been observed.
     pub(super) fn has_ended(&self, rank: u32) -> bool {
         self.all[rank as usize].ended
     }
@@ -60,10 +60,10 @@ impl RankProcesses {
         self.pids.contains(&pid)
     }
 
-    /// How the rank ended, the first time that is asked after it did.
+    /// How the rank ended. Returned once; `None` before its end and afterwards.
     ///
     /// # Errors
-    /// The kernel does not know the process: somebody else has reaped it.
+    /// The kernel does not know the process: other code has reaped it.
     pub(super) fn take_ending(&mut self, rank: u32) -> io::Result<Option<Ending>> {
         let rank = &mut self.all[rank as usize];
         if rank.ended {
@@ -76,21 +76,21 @@ impl RankProcesses {
         Ok(signal.or_else(|| status.exit_status().map(Ending::Code)))
     }
 
-    /// Sends a signal to every rank's group, those of ended ranks too: their children may live.
+    /// Sends a signal to every rank's group. Ended ranks are included: their children may live.
     pub(super) fn send(&self, signal: Signal) {
         for rank in &self.all {
-            // ESRCH: all of the group are gone. EPERM: it became another user's program, which
-            // only that user or root can end.
+            // ESRCH: the group is empty. EPERM: it became another user's program, which only that
+            // user or root can end.
             let _ = kill_process_group(rank.pid, signal);
         }
     }
 
-    /// Sends a signal to the group of one of them.
+    /// Sends a signal to the group of one rank.
     pub(super) fn send_to(&self, index: usize, signal: Signal) {
         let _ = kill_process_group(self.all[index].pid, signal);
     }
 
-    /// Ends what is left of every group and reaps the ranks.
+    /// Kills the rest of every group and reaps the ranks.
     pub(super) fn clear(&mut self) {
         self.send(Signal::KILL);
         for rank in self.all.drain(..) {

@@ -1,10 +1,10 @@
-//! Writes bytes somewhere without ever making the supervising thread wait.
+//! Writes bytes to a file without ever blocking the supervising thread.
 //!
-//! A terminal can be stopped and a pager can stop reading. If the supervising thread wrote itself
-//! it would hang there, deaf to Ctrl-C, to ranks that die and to `--timeout`. Making the launcher's
-//! own standard output non-blocking is no way out: the flag belongs to the open file, which is
-//! shared with the shell and everything else in the pipeline. So a thread writes, started with the
-//! first byte; jobs that print nothing have none.
+//! A terminal can be stopped and a pager can stop reading. If the supervising thread wrote itself,
+//! it would hang there and miss Ctrl-C, ranks that die and `--timeout`. Making the launcher's own
+//! standard output non-blocking is no solution: the flag belongs to the open file, which is shared
+//! with the shell and everything else in the pipeline. So a separate thread writes. It starts with
+//! the first byte; jobs that print nothing have none.
 //!
 //! ```text
 //!   supervising thread ──push──► queue ──► writing thread ──write──► file
@@ -12,8 +12,8 @@
 //!            └───────────── eventfd ◄────────────┘  "written" / "failed"
 //! ```
 //!
-//! Bounded: the caller stops reading from ranks while `is_full`. Then their pipes fill up, and they
-//! wait, as they would on the file itself.
+//! Memory is bounded: the caller stops reading from ranks while `is_full`. Then their pipes fill up,
+//! and they wait, as they would on the file itself.
 
 use std::{
     fs::File,
@@ -26,39 +26,39 @@ use std::{
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// From this many waiting bytes on the queue is full.
+/// The queue counts as full from this many waiting bytes.
 const FULL: usize = 1024 * 1024;
 
 /// A queue of bytes and the thread that writes them.
 pub(super) struct OutputSink {
     shared: Arc<SharedSink>,
-    /// The file until its thread is started.
+    /// The file until the thread is started.
     file: Option<File>,
 }
 
 struct SharedSink {
     queue: Mutex<Queue>,
     filled: Condvar,
-    /// Counts changes the supervising thread should look at.
+    /// An eventfd that counts changes for the supervising thread.
     changed: OwnedFd,
 }
 
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Bytes that the thread has taken and not yet written.
+    /// Bytes that the thread has taken and not written yet.
     writing: usize,
     closed: bool,
     error: Option<SinkError>,
     failed: bool,
 }
 
-/// Why nothing more is written.
+/// The reason why no more is written.
 #[derive(Debug)]
 pub(super) enum SinkError {
     /// Writing to the file has failed.
     Write(io::Error),
-    /// There is no thread to write it.
+    /// The thread could not be started.
     Thread(io::Error),
 }
 
@@ -70,7 +70,7 @@ impl OutputSink {
         Ok(OutputSink { shared, file: Some(file) })
     }
 
-    /// Has `fill` append bytes; they are dropped if an earlier write has failed.
+    /// Lets `fill` append bytes. They are dropped if an earlier write has failed.
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let mut queue = self.shared.lock();
         if queue.failed {
@@ -101,17 +101,17 @@ impl OutputSink {
         queue.failed || queue.bytes.len() + queue.writing == 0
     }
 
-    /// Whether writing has failed: nothing further will be written.
+    /// Whether writing has failed, so that nothing further will be written.
     pub(super) fn has_failed(&self) -> bool {
         self.shared.lock().failed
     }
 
-    /// Why writing failed, the first time that is asked.
+    /// Takes the error of a failed write. Returned once.
     pub(super) fn take_error(&mut self) -> Option<SinkError> {
         self.shared.lock().error.take()
     }
 
-    /// Waits until everything pushed is written, but not longer than this.
+    /// Waits until everything pushed is written, at most `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         let start = Instant::now();
         while !self.is_done() {
@@ -124,14 +124,14 @@ impl OutputSink {
         }
     }
 
-    /// Makes the descriptor unreadable until something changes again.
+    /// Resets the descriptor until the next change.
     pub(super) fn acknowledge(&self) {
-        // EAGAIN: there was no change. Nothing else can come from an eventfd.
+        // EAGAIN: there was no change. An eventfd returns no other error.
         let _ = rustix::io::read(&self.shared.changed, &mut [0; 8]);
     }
 }
 
-/// Readable when something was written or failed.
+/// Readable after a write or a failure.
 impl AsFd for OutputSink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.changed.as_fd()
@@ -140,7 +140,7 @@ impl AsFd for OutputSink {
 
 impl Drop for OutputSink {
     fn drop(&mut self) {
-        // The thread is not joined: it may be waiting for a reader who never comes.
+        // The thread is not joined: it may wait for a reader for ever.
         self.shared.lock().closed = true;
         self.shared.filled.notify_one();
     }
@@ -148,17 +148,17 @@ impl Drop for OutputSink {
 
 impl SharedSink {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // The queue is whole between any two statements that hold the lock.
+        // A poisoned lock is harmless: each statement under the lock leaves the queue consistent.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the supervising thread that there was a change.
+    /// Signals a change to the supervising thread.
     fn tell(&self) {
-        // EAGAIN would mean that 2^64 changes have not been looked at.
+        // EAGAIN would mean that 2^64 changes have not been acknowledged.
         let _ = rustix::io::write(&self.changed, &1u64.to_ne_bytes());
     }
 
-    /// The writing thread.
+    /// The writing thread's loop.
     fn write_to(&self, mut file: File) {
         let mut batch = Vec::new();
         loop {

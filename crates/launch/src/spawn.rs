@@ -1,24 +1,25 @@
 //! Starts one rank's process. The launcher's only unsafe block is here.
 //!
-//! Between fork and exec the child must do what no attribute of a `Command` can: ask the kernel to
-//! kill it when the launcher dies, and check that the launcher has not died before that. The safe
-//! way, a helper program that sets itself up and then execs the rank's, costs a second exec for
-//! each rank and a helper to be found on disk; `pre_exec` costs that `Command` forks instead of
-//! using `posix_spawn`. Whole jobs of `true` on the 2-core reference machine, launcher's start to
-//! end, medians of 41 interleaved runs:
+//! Between fork and exec the child must do two things for which `Command` has no attribute: ask the
+//! kernel to kill it when the launcher dies, and check that the launcher has not died before that.
+//! The safe alternative is a helper program that sets itself up and then execs the rank's program.
+//! It costs a second exec per rank and must be found on disk. The cost of `pre_exec` is that
+//! `Command` forks instead of using `posix_spawn`. Whole jobs of `true` on the 2-core reference
+//! machine, launcher's start to end, medians of 41 interleaved runs:
 //!
 //! | ranks | fork (`pre_exec`) | `posix_spawn`, no set-up | a helper's exec would add |
 //! |-------|-------------------|--------------------------|---------------------------|
 //! | 8     | 6.9 ms            | 7.5 ms                   | 0.8 ms of a CPU for each rank |
 //! | 64    | 41 ms             | 36 ms                    | the same                  |
 //!
-//! What a rank gets, and nothing beyond it:
-//! - descriptors 0, 1, 2 and the job's memory; everything else the launcher opens is close-on-exec;
+//! A rank gets this, and nothing else:
+//! - descriptors 0, 1, 2 and the job's memory; every other descriptor of the launcher is
+//!   close-on-exec;
 //! - a process group of its own, so that its children can be ended with it;
-//! - SIGKILL when the launcher dies, by whatever cause (`PR_SET_PDEATHSIG`). The kernel ties that
-//!   to the *thread* that forked: ranks must be started by the thread that supervises the job. It
-//!   does not hold for set-user-id programs, which the kernel exempts;
-//! - its CPUs, and the limit on open files the launcher was started with.
+//! - SIGKILL when the launcher dies, from whatever cause (`PR_SET_PDEATHSIG`). The kernel binds this
+//!   to the *thread* that forked: the thread that supervises the job must start the ranks. Programs
+//!   that are set-user-id are exempt by the kernel;
+//! - its CPUs, and the limit on open files with which the launcher was started.
 
 use std::{
     env,
@@ -42,20 +43,20 @@ use rustix::{
 
 use super::{LaunchError, Program};
 
-/// What every rank of a job is started with.
+/// The settings with which a rank is started.
 pub(super) struct Recipe<'a> {
     /// The program.
     pub(super) program: &'a Program,
-    /// The limit on open files to run under.
+    /// The limit on open files for the rank.
     pub(super) files: Option<Rlimit>,
-    /// Variables that stand in for this process's own.
+    /// Variables that replace this process's own.
     pub(super) variables: &'a Variables,
 }
 
-/// Variables of an environment.
+/// The variables of an environment.
 pub(super) type Variables = [(OsString, OsString)];
 
-/// A process just started, and the reading ends of its standard output and error.
+/// A started process, and the read ends of its standard output and error.
 pub(super) struct Spawned {
     pub(super) pid: Pid,
     pub(super) outputs: [OwnedFd; 2],
@@ -65,7 +66,7 @@ impl Recipe<'_> {
     /// Starts a process.
     ///
     /// # Errors
-    /// What was refused; no process is left then.
+    /// The step that failed; no process is left then.
     pub(super) fn start(
         &self,
         environment: Vec<(String, String)>,
@@ -95,8 +96,8 @@ impl Recipe<'_> {
         command.args(args).envs(environment).process_group(0);
         command.stdin(stdin).stdout(stdout_end).stderr(stderr_end);
         let setup = ChildSetup { launcher: getpid(), cpus: cpus.map(cpu_set), files: self.files };
-        // SAFETY: the closure runs in the child between fork and exec, where only what is
-        // async-signal-safe is allowed, as another thread may have held any lock at the fork.
+        // SAFETY: the closure runs in the child between fork and exec, where only async-signal-safe
+        // operations are allowed, because another thread may have held any lock at the fork.
         // `ChildSetup::apply` makes system calls through rustix, reads values it owns, and makes
         // errors of plain numbers: it allocates nothing, takes no lock and cannot panic.
         unsafe { command.pre_exec(move || setup.apply()) };
@@ -105,7 +106,7 @@ impl Recipe<'_> {
     }
 }
 
-/// What a child does to itself before it becomes the rank's program.
+/// The settings that a child applies to itself before it executes the rank's program.
 struct ChildSetup {
     launcher: Pid,
     cpus: Option<CpuSet>,
@@ -113,10 +114,10 @@ struct ChildSetup {
 }
 
 impl ChildSetup {
-    /// Runs between fork and exec: system calls only.
+    /// Runs between fork and exec: makes system calls only.
     fn apply(&self) -> io::Result<()> {
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| at(0, error))?;
-        // If the launcher died between the fork and the line above, no signal will come.
+        // If the launcher died between the fork and the line above, no signal will be sent.
         if getppid() != Some(self.launcher) {
             return Err(at(0, Errno::SRCH));
         }
@@ -130,29 +131,30 @@ impl ChildSetup {
     }
 }
 
-/// What a child does in [`ChildSetup::apply`], in words.
+/// The steps of [`ChildSetup::apply`], in words.
 const STEPS: [&str; 3] = [
     "have a rank end with the launcher",
     "bind a rank to its CPUs",
     "limit the open files of a rank",
 ];
 
-/// Numbers of errors are below; a child's are told with the step above.
+/// Above all error numbers. An error of a child's step is the step's number + 1 times this, plus
+/// the error number.
 const STEP: i32 = 1 << 16;
 
-/// An error of a step in the child: a plain number is all that reaches the launcher.
+/// Encodes an error of a step in the child. Only a plain number reaches the launcher.
 fn at(step: i32, error: Errno) -> io::Error {
     io::Error::from_raw_os_error((step + 1) * STEP + error.raw_os_error())
 }
 
-/// Why a process was not started.
+/// The reason why a process was not started.
 #[derive(Debug)]
 pub(super) enum StartError {
-    /// Its output had no pipe.
+    /// The pipe for its output could not be created.
     Pipe(io::Error),
-    /// It could not do this to itself.
+    /// This step in the child failed.
     Step(&'static str, io::Error),
-    /// What `fork` or `exec` answered.
+    /// The error of `fork` or `exec`.
     Spawn(io::Error),
 }
 
@@ -166,7 +168,7 @@ impl StartError {
         }
     }
 
-    /// The same as the launch's error, of the rank that was to be started.
+    /// Converts it to the launch's error for this rank.
     pub(super) fn at(self, rank: u32, program: &OsStr) -> LaunchError {
         match self {
             StartError::Pipe(source) => {
@@ -184,11 +186,11 @@ fn cpu_set(cpus: &[usize]) -> CpuSet {
     set
 }
 
-/// Lets children inherit a descriptor as long as it lives.
+/// Lets children inherit a descriptor during its lifetime.
 ///
-/// Done here and not in the child, where a borrowed descriptor could only be named by a second
-/// unsafe block. The price is that a process another thread starts meanwhile inherits it as well,
-/// and keeps the job's memory allocated while it runs.
+/// The child cannot do this itself: naming a borrowed descriptor there would need a second unsafe
+/// block. The drawback is that a process that another thread starts meanwhile also inherits it, and
+/// keeps the job's memory allocated while it runs.
 pub(super) struct Inheritable<'a> {
     fd: BorrowedFd<'a>,
     before: FdFlags,
@@ -204,7 +206,7 @@ impl<'a> Inheritable<'a> {
 
 impl Drop for Inheritable<'_> {
     fn drop(&mut self) {
-        // Cannot fail on an open descriptor; if it did, the descriptor would only stay inheritable.
+        // Cannot fail on an open descriptor. A failure would only leave the descriptor inheritable.
         let _ = fcntl_setfd(self.fd, self.before);
     }
 }

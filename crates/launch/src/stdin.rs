@@ -1,10 +1,10 @@
-//! Standard input goes to rank 0, the others read the end of file.
+//! Standard input of the ranks: rank 0 gets the launcher's, the others read the end of file.
 //!
 //! Rank 0 inherits a file or pipe: nothing is copied, only rank 0 reads from it, and the writer of
 //! a pipe gets SIGPIPE once rank 0 has closed it. Rank 0 cannot inherit a terminal: ranks are in
-//! process groups of their own, and the kernel stops a group that reads from its terminal in the
-//! background. So the launcher reads the terminal, while it is itself in the foreground, and
-//! passes lines on.
+//! process groups of their own, and the kernel stops a background group that reads from its
+//! terminal. So the launcher reads the terminal, while it is itself in the foreground, and passes
+//! the lines on.
 
 use std::{
     fs::File,
@@ -24,11 +24,11 @@ use rustix::{
 
 use super::{LaunchError, events::EventSet};
 
-/// How often a launcher in the background polls whether it was brought to the foreground: the
+/// The interval at which a launcher in the background polls whether it is in the foreground: the
 /// kernel does not report that.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// What rank 0 is given as standard input, and the pump to it if there has to be one.
+/// Standard input for rank 0, and the pump to it if one is needed.
 pub(super) fn of_rank_0() -> io::Result<(Stdio, Option<Pump>)> {
     Ok(match input_of_terminal()? {
         Some((reader, pump)) => (reader.into(), Some(pump)),
@@ -36,7 +36,7 @@ pub(super) fn of_rank_0() -> io::Result<(Stdio, Option<Pump>)> {
     })
 }
 
-/// If standard input is a terminal: a pipe with what is typed there, and the pump into it.
+/// If standard input is a terminal: a pipe with the typed input, and the pump into it.
 pub(super) fn input_of_terminal() -> io::Result<Option<(OwnedFd, Pump)>> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
@@ -49,20 +49,20 @@ pub(super) fn input_of_terminal() -> io::Result<Option<(OwnedFd, Pump)>> {
     Ok(Some((reader, pump)))
 }
 
-/// What the other ranks are given.
+/// Standard input for the other ranks.
 pub(super) fn empty() -> Result<File, LaunchError> {
     let what = "open /dev/null, which is the standard input of all ranks but the first";
     File::open("/dev/null").map_err(|source| LaunchError::System { what, source })
 }
 
-/// Carries bytes from the terminal to rank 0. Holds at most one read's worth.
+/// Copies bytes from the terminal to rank 0. Holds at most one read's worth.
 pub(super) struct Pump {
     terminal: OwnedFd,
     pipe: OwnedFd,
     pending: Vec<u8>,
-    /// Which of the two ends is in the epoll set.
+    /// The end that is in the epoll set.
     watched: Option<InputEnd>,
-    /// When to poll again whether this is the foreground.
+    /// When to poll again whether this process is in the foreground.
     look_at: Option<Duration>,
 }
 
@@ -73,8 +73,8 @@ enum InputEnd {
 }
 
 impl Pump {
-    /// Moves what can be moved and registers for what it waits for next. `false`: the terminal or
-    /// rank 0 has ended the conversation, drop the pump.
+    /// Moves as many bytes as possible, and registers the end to wait for next. Returns `false` if
+    /// the terminal or rank 0 has closed its end: drop the pump then.
     pub(super) fn run(&mut self, events: &EventSet, token: u64, now: Duration) -> io::Result<bool> {
         let goes_on = match self.watched {
             Some(InputEnd::Terminal) => !self.in_foreground() || self.read(),

@@ -10,15 +10,15 @@
 //!                                    any second signal ─────────────────────► Killed
 //! ```
 //!
-//! The first thing that goes wrong is the job's verdict; what follows from it (peers failing
-//! because a rank is gone, ranks dying of the signals sent here, time that is up while they may
-//! still report) never replaces it.
+//! The first thing that goes wrong is the job's verdict. Its consequences never replace it: peers
+//! that fail because a rank is gone, ranks that die of the signals sent here, a time limit that
+//! expires while ranks may still report.
 //!
-//! A rank that exits with code 0 without having left the job in order is no failure: it may be a
-//! program that knows nothing of hikyaku (`hostname`), or one that called `exit` without closing
-//! its world. But it will never answer again, so it is marked as gone: peers that wait for it get
-//! an error instead of a hang, and whether that fails the job is theirs to say. Any other exit code
-//! fails the job, even of a rank that left in order first: nothing else can have meant it to.
+//! A rank that exits with code 0 without having left the job properly is no failure: it may be a
+//! program without hikyaku (`hostname`), or one that called `exit` without closing its world. But it
+//! will never answer again, so it is marked as gone. Peers that wait for it get an error instead of
+//! a hang, and decide whether the job fails. Any other exit code fails the job, even of a rank that
+//! left properly first: the program can have no other reason for it.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -27,40 +27,40 @@ use rustix::process::Signal;
 
 use super::ending::{Ending, NamedSignal};
 
-/// How long ranks may take to end by themselves after one has failed, if the launch does not say
-/// otherwise, after an interrupt, and again after SIGTERM. Twice this leaves half of the two
-/// seconds in which a job has to be over.
+/// How long ranks may take to end by themselves: after a failure if the launch sets no other grace,
+/// after an interrupt, and again after SIGTERM. Twice this leaves half of the two seconds within
+/// which a job must be over.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// Exit code of a job whose time was up, as of `timeout(1)`.
+/// The exit code of a job that timed out, as of `timeout(1)`.
 const TIMED_OUT: i32 = 124;
 
-/// Exit code of a job that has lost a host.
+/// The exit code of a job that has lost a host.
 const LOST: i32 = 1;
 
-/// What the launcher must do.
+/// An action for the launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LauncherAction {
-    /// Tell peers that this rank is gone.
+    /// Report this rank's death to its peers.
     MarkDead { rank: u32, cause: DeathCause },
-    /// This time is up: note what every rank is waiting in, before anything disturbs it.
+    /// The time limit has expired: ask what every rank waits in, before anything disturbs it.
     AskWaiting(Duration),
-    /// Send this to every rank's process group.
+    /// Send this signal to every rank's process group.
     Send(Signal),
 }
 
-/// Why a job ended other than by success of all its ranks.
+/// The reason why a job ended other than by success of all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobVerdict {
-    /// This rank was the first to fail.
+    /// This rank failed first.
     Failed { rank: u32, pid: u32, ending: Ending },
-    /// A host was the first to be lost.
+    /// A host was lost first.
     Lost,
-    /// The launcher was told to stop by this signal.
+    /// This signal interrupted the launcher.
     Interrupted(Signal),
-    /// The job did not end in this time.
+    /// The job did not end within this limit.
     TimedOut(Duration),
-    /// Nobody takes its output any more.
+    /// The reader of its output is gone.
     Unread,
 }
 
@@ -76,7 +76,7 @@ impl JobVerdict {
         }
     }
 
-    /// The one line that says why; ranks are of this host if there are several.
+    /// The reason in one line. `host`: the failed rank's host if there are several.
     pub(super) fn reason(&self, host: Option<&str>) -> String {
         match self {
             JobVerdict::Failed { rank, pid, ending } => {
@@ -98,49 +98,49 @@ impl JobVerdict {
     }
 }
 
-/// How far the ending of the job is.
+/// The progress of the job's ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndingPhase {
     Running,
-    /// Ranks may end by themselves until then.
+    /// Ranks may end by themselves until this time.
     Grace(Duration),
-    /// Ranks have been asked to end, and have until then.
+    /// Ranks were asked to end, and have until this time.
     Asked(Duration),
     Killed,
 }
 
-/// The state of a job from its first rank's start to its last rank's end. All times are since the
-/// job's start.
+/// The state of a job from its first rank's start to its last rank's end. All times are relative to
+/// the job's start.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     running: u32,
     limit: Option<Duration>,
-    /// How long the others may go on after a rank has failed.
+    /// How long the other ranks may continue after a failure.
     grace: Duration,
     phase: EndingPhase,
     verdict: Option<JobVerdict>,
-    /// Whether the verdict is a passing one: a rank has failed after another had aborted the job.
-    /// Once that other one ends, the verdict is its exit code.
+    /// Whether the verdict is provisional: a rank has failed after another had aborted the job. The
+    /// verdict becomes the exit code of the rank that aborted, once that rank ends.
     is_passing: bool,
     actions: VecDeque<LauncherAction>,
 }
 
 impl Supervisor {
-    /// A job that has no ranks yet and, perhaps, a limit to its time; after a failure the others
-    /// have `grace`.
+    /// A job that has no ranks yet. `limit`: its time limit; `grace`: how long the other ranks may
+    /// continue after a failure.
     pub(super) fn new(limit: Option<Duration>, grace: Duration) -> Supervisor {
         let actions = VecDeque::new();
         let (phase, verdict) = (EndingPhase::Running, None);
         Supervisor { running: 0, limit, grace, phase, verdict, is_passing: false, actions }
     }
 
-    /// A rank has started.
+    /// Counts a rank that has started.
     pub(super) fn handle_start(&mut self) {
         self.running += 1;
     }
 
-    /// A rank has ended; `left` says whether it left the job in order before. A job that a rank has
-    /// `aborted` ends with that rank's exit code, whatever it is and whoever ends before it.
+    /// A rank has ended; `left`: whether it left the job properly before. If a rank has `aborted`
+    /// the job, the job ends with that rank's exit code, even if other ranks end before it.
     pub(super) fn handle_end(
         &mut self,
         rank: u32,
@@ -165,8 +165,8 @@ impl Supervisor {
         }
     }
 
-    /// Nobody takes the job's output any more. All ranks end, and none is told of others' deaths:
-    /// what it would say of them is no news to whoever has seen enough.
+    /// The reader of the job's output is gone. All ranks end. They get no reports of deaths: their
+    /// error messages would not interest a reader that has seen enough.
     pub(super) fn handle_unread(&mut self, now: Duration) {
         if self.running == 0 {
             return;
@@ -177,7 +177,7 @@ impl Supervisor {
         }
     }
 
-    /// A rank's host is gone, and the rank with it.
+    /// A rank's host is lost, and the rank with it.
     pub(super) fn handle_loss(&mut self, rank: u32, now: Duration) {
         self.handle_absence();
         self.actions.push_back(LauncherAction::MarkDead { rank, cause: DeathCause::Unknown });
@@ -187,7 +187,7 @@ impl Supervisor {
         }
     }
 
-    /// A rank that was to start will not, or one is gone without a word to the others.
+    /// A rank will not start, or has ended and is not to be reported to the others.
     pub(super) fn handle_absence(&mut self) {
         assert!(self.running > 0, "a rank ends once, after it has started");
         self.running -= 1;
@@ -211,7 +211,7 @@ impl Supervisor {
         }
     }
 
-    /// Time has passed.
+    /// Handles deadlines that have passed.
     pub(super) fn handle_time(&mut self, now: Duration) {
         let time_is_up = self.limit.filter(|&limit| now >= limit && self.running > 0);
         match (self.phase, time_is_up) {
@@ -232,7 +232,7 @@ impl Supervisor {
         }
     }
 
-    /// When `handle_time` has something to do next.
+    /// The next deadline at which `handle_time` has work to do.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         match self.phase {
             EndingPhase::Running => self.limit,
@@ -242,7 +242,7 @@ impl Supervisor {
         }
     }
 
-    /// What to do next; ask until there is nothing.
+    /// The next action. Call this until it returns `None`.
     pub(super) fn poll_action(&mut self) -> Option<LauncherAction> {
         self.actions.pop_front()
     }
@@ -252,7 +252,7 @@ impl Supervisor {
         self.running == 0
     }
 
-    /// Why the job ended; `None`: all its ranks succeeded.
+    /// The reason why the job ended; `None` if all its ranks succeeded.
     pub(super) fn verdict(&self) -> Option<JobVerdict> {
         self.verdict
     }
@@ -264,7 +264,7 @@ impl Supervisor {
         self.phase = EndingPhase::Asked(now + GRACE);
     }
 
-    /// Ends all ranks at once.
+    /// Kills all ranks at once.
     pub(super) fn kill(&mut self) {
         self.actions.push_back(LauncherAction::Send(Signal::KILL));
         self.phase = EndingPhase::Killed;
@@ -289,7 +289,7 @@ mod tests {
         supervisor.handle_end(rank, 100 + rank, ending, (left, None), at);
     }
 
-    /// The same once rank 0 has aborted the job.
+    /// [`end`] after rank 0 has aborted the job.
     fn end_aborted(supervisor: &mut Supervisor, rank: u32, code: i32) {
         supervisor.handle_end(rank, 100 + rank, Ending::Code(code), (true, Some(0)), MS);
     }
@@ -340,7 +340,7 @@ mod tests {
     fn a_job_that_was_aborted_has_the_code_of_who_did() {
         for (code, others) in [(8, [0, 0]), (0, [0, 0]), (8, [0, 3]), (0, [3, 5])] {
             let mut job = job(3, None);
-            // The others end first: the one that aborts says so before it ends.
+            // The others end first: the rank that aborts reports that before it ends.
             end_aborted(&mut job, 1, others[0]);
             end_aborted(&mut job, 2, others[1]);
             end_aborted(&mut job, 0, code);
@@ -348,7 +348,7 @@ mod tests {
             assert_eq!(verdict.code(), code, "{others:?}");
             assert!(matches!(verdict, JobVerdict::Failed { rank: 0, .. }));
         }
-        // An earlier failure stays the reason.
+        // An earlier failure remains the verdict.
         let mut job = job(2, None);
         end(&mut job, 1, Ending::Code(3), false, MS);
         end_aborted(&mut job, 0, 8);
@@ -371,7 +371,7 @@ mod tests {
         end(&mut job, 2, Ending::Signal(9), false, 10 * MS);
         actions(&mut job);
         assert_eq!(job.poll_deadline(), Some(3010 * MS));
-        // A second failure takes nothing from it, an interrupt ends it.
+        // A second failure does not shorten the grace; an interrupt ends it.
         end(&mut job, 1, Ending::Code(1), true, 500 * MS);
         assert_eq!(job.poll_deadline(), Some(3010 * MS));
         job.handle_signal(Signal::INT, 600 * MS);
@@ -489,7 +489,7 @@ mod tests {
         job.handle_time(limit + GRACE);
         assert_eq!(actions(&mut job), KILL);
         assert_eq!(job.verdict().map(|verdict| verdict.code()), Some(3), "the first failure");
-        // A grace that ends before the limit does so without it.
+        // A grace that ends before the limit is not affected by it.
         let mut job = Supervisor::new(Some(limit), 500 * MS);
         (0..2).for_each(|_| job.handle_start());
         end(&mut job, 0, Ending::Code(3), true, MS);

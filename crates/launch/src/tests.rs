@@ -1,5 +1,5 @@
-//! The launcher with real processes and without shared memory: what it tells the job's memory, and
-//! what it leaves behind. What a person sees of it is tested on the built `hikyaku`.
+//! Tests of the launcher with real processes and without shared memory: its calls of the job's
+//! memory, and the processes it leaves. Its visible output is tested on the built `hikyaku`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,12 +22,12 @@ use rustix::{
 
 use super::*;
 
-/// Job memory that writes down what it is told.
+/// A job memory that records the launcher's calls.
 struct Notes {
     file: OwnedFd,
     started: Mutex<Vec<(u32, u32)>>,
     dead: Mutex<Vec<(u32, DeathCause)>>,
-    /// Ranks that count as having left in order.
+    /// Ranks that count as having left properly.
     left: Vec<u32>,
     end: Option<JobEnd>,
 }
@@ -153,8 +153,8 @@ fn what_ranks_have_started_ends_with_the_job() {
     let notes = Notes { file: writer, ..Notes::new(&[]) };
     let outcome = shell(2, "sleep 1000 & exit 0").run_in(&notes).unwrap();
     assert_eq!(outcome.code, 0);
-    // They are nobody's children here, so their end cannot be waited for; but what they have
-    // inherited is closed when they are gone.
+    // They are not children of this process, so it cannot wait for their end. But the pipe that
+    // they inherited is closed when they have ended.
     drop(notes);
     assert_eq!(File::from(reader).read(&mut [0]).unwrap(), 0);
 }

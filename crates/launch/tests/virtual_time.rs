@@ -1,4 +1,4 @@
-//! The rules of every fabric, in virtual time: sends land when they arrive.
+//! The conformance tests of every fabric, in virtual time: sends land when they arrive.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,7 +43,7 @@ impl Harness for Virtual {
     }
 }
 
-// Each kind of fault alone is injected over the same ports in real time: tests/conformance.rs of
-// hikyaku-shm.
+// tests/conformance.rs of hikyaku-shm injects each kind of fault alone over the same ports in
+// real time.
 hikyaku_conformance::conformance!(Virtual);
 hikyaku_conformance::conformance_all_faults!(Virtual);

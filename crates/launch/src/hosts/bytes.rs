@@ -1,28 +1,28 @@
-//! Values as bytes and back, for what travels between hosts. Pure.
+//! Encoding and decoding of the values that travel between hosts. Pure.
 //!
-//! Numbers are little-endian, lists have their length before them. What is read is checked: every
-//! length against what is left, so that no malformed frame causes an allocation of its own size.
+//! Numbers are little-endian; a length precedes each list. Decoding checks every length against
+//! the bytes that are left, so that a malformed frame cannot cause a large allocation.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use thiserror::Error;
 
-/// What came is no frame.
+/// The received bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("malformed: {0}")]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// What can travel.
+/// A value that can be sent.
 pub(super) trait Value: Sized {
-    /// Appends the value.
+    /// Appends the encoded value.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Takes the value off the front.
+    /// Decodes a value and removes it from the front.
     fn take(from: &mut &[u8]) -> Result<Self, Malformed>;
 }
 
-/// Takes so many bytes off the front.
+/// Removes `count` bytes from the front.
 pub(super) fn take_bytes<'b>(from: &mut &'b [u8], count: usize) -> Result<&'b [u8], Malformed> {
     let (head, rest) = from.split_at_checked(count).ok_or(Malformed("it ends early"))?;
     *from = rest;

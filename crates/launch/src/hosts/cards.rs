@@ -1,34 +1,34 @@
-//! Addresses of ranks on their way to all hosts, gathered. Pure.
+//! Addresses of ranks ("cards"), gathered on their way to all hosts. Pure.
 //!
-//! A daemon gathers those of its host and of the hosts behind it, and the launcher those of all:
-//! one frame goes up a link and one comes down it, where each host's own for every host would be
-//! the square of the hosts. Complete sets are passed on at once, incomplete ones after a delay that
-//! doubles: no rank waits long for one that never comes.
+//! A daemon gathers the cards of its host and of the hosts behind it; the launcher gathers all. So
+//! one frame goes up each link and one comes down. If each host sent its own cards to every host,
+//! the number of frames would be the square of the number of hosts. Complete sets are passed on at
+//! once, incomplete ones after a delay that doubles: no rank waits long for a card that is missing.
 
 use std::time::Duration;
 
 use super::frame::Frame;
 
-/// How long what has come waits for the rest, at first and at most.
+/// How long received cards wait for the others, at first and at most.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(256)];
 
-/// Bytes of cards in a frame.
+/// Bytes of cards in a frame, at most.
 pub(super) const PIECE: usize = 1 << 20;
 
-/// Bytes of a card in a frame beside its own: the rank and a length.
+/// Bytes of a card in a frame beside its contents: the rank and a length.
 pub(super) const CARD_HEAD: usize = 8;
 
-/// Addresses that have come and were not passed on.
+/// Received cards that were not passed on yet.
 pub(super) struct CardGathering {
     missing: usize,
     cards: Vec<(u32, Vec<u8>)>,
-    /// When they go on in any case.
+    /// The time at which they are passed on in any case.
     due: Option<Duration>,
     patience: Duration,
 }
 
 impl CardGathering {
-    /// Of so many ranks.
+    /// Expects the cards of so many ranks.
     pub(super) fn new(ranks: usize) -> CardGathering {
         CardGathering { missing: ranks, cards: Vec::new(), due: None, patience: PATIENCE[0] }
     }
@@ -39,7 +39,7 @@ impl CardGathering {
         self.cards.extend(cards);
     }
 
-    /// A rank has no address, and will never have one.
+    /// Stops expecting one card: its rank will never have an address.
     pub(super) fn miss(&mut self) {
         self.missing = self.missing.saturating_sub(1);
     }
@@ -48,7 +48,7 @@ impl CardGathering {
         if self.missing == 0 { self.due.map(|_| Duration::ZERO) } else { self.due }
     }
 
-    /// What goes on now.
+    /// Takes the frames that are due now.
     pub(super) fn take(&mut self, now: Duration) -> Vec<Frame> {
         if self.poll_deadline().is_none_or(|due| now < due) {
             return Vec::new();

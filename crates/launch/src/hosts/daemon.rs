@@ -1,8 +1,8 @@
 //! A host's part of a job: `hikyaku daemon`, which only the launcher starts.
 //!
-//! It holds the ranks of its host and the job's memory there, starts the daemons of the hosts
-//! behind it, and passes frames on between them and the launcher. It decides nothing but one thing:
-//! when the launcher is gone, or silent for too long, its ranks are ended.
+//! The daemon holds the ranks of its host and the job's memory there, starts the daemons of the
+//! hosts behind it, and passes frames between them and the launcher. It makes only one decision:
+//! when the launcher is gone, or silent for too long, it ends its ranks.
 
 use std::{
     env,
@@ -40,24 +40,25 @@ use crate::{
     placement::allowed_cpus,
 };
 
-/// What an event is about.
+/// Event tokens.
 const LAUNCHER: u64 = 0;
 const LOCAL: u64 = 1;
 const LINKS: u64 = 2;
 const SIGNALS: u64 = 3;
 const INPUT: u64 = 4;
 
-/// How often the addresses of ranks are asked for, at first and after a while.
+/// The interval at which the daemon polls the ranks' addresses, at first and at most.
 const ASK_CARDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
-/// How long the launcher may take to read the last words.
+/// How long the launcher may take to read the last frames.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
-/// Runs the daemon of a host: greets on standard output, is told on standard input what to start,
-/// and ends with the job. `of_host`: variables that ranks of this host get if they are not set.
+/// Runs the daemon of a host: sends a greeting on standard output, reads the plan from standard
+/// input, and ends with the job. `of_host`: variables that ranks of this host get if they are not
+/// set.
 ///
 /// # Errors
-/// The launcher is gone, or what it says is not for this program.
+/// The launcher is gone, or its frames are not valid for this program.
 pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
     let mut out = io::stdout();
     let greeted = out.write_all(own_greeting().line().as_bytes()).and_then(|()| out.flush());
@@ -91,7 +92,7 @@ pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
-/// Waits for the launcher to say what to start.
+/// Waits for the launcher's plan.
 fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
     let start = Instant::now();
     let stdin = io::stdin();
@@ -121,18 +122,18 @@ fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
     }
 }
 
-/// The way to the launcher, or to the daemon between.
+/// The channel to the launcher, or to the daemon in between.
 struct Channel {
     from: OwnedFd,
     decoder: Decoder,
     up: FrameSink,
-    /// Whether it is a connection, and not the agent.
+    /// Whether it is a TCP connection and not the agent.
     is_connection: bool,
 }
 
 impl Channel {
-    /// A connection, if there is to be one and it can be made; else the agent. Then whoever has
-    /// asked for one is told why there is none.
+    /// A connection if the plan names a network and it can be made; else the agent. If the
+    /// connection fails, the launcher receives the reason.
     fn choose(plan: &HostPlan, decoder: Decoder) -> io::Result<Channel> {
         let connection = plan.network.as_ref().map(|network| knock(network, plan.own));
         if let Some(Ok((stream, seals))) = connection {
@@ -152,7 +153,7 @@ impl Channel {
     }
 }
 
-/// Everything but the ranks.
+/// The daemon's state without the ranks.
 struct Daemon {
     plan: HostPlan,
     channel: Channel,
@@ -160,17 +161,17 @@ struct Daemon {
     interrupts: Interrupts,
     orphans: Orphans,
     input: Option<InputTarget>,
-    /// Bytes of each stream that may still be sent.
+    /// Bytes of each stream that the daemon may still send.
     windows: [i64; 2],
     reading: [bool; 2],
-    /// When the launcher was last heard.
+    /// When the last bytes of the launcher arrived.
     heard: Duration,
-    /// Whether it has said that it stops, and so is silent.
+    /// Whether the launcher has announced that it stops, and is silent for that reason.
     is_stopped: bool,
     beat_at: Duration,
-    /// When to ask for addresses of ranks, and how long after that again.
+    /// When to poll the ranks' addresses next, and the interval after that.
     ask_cards: Option<(Duration, Duration)>,
-    /// Ranks here whose address is not known.
+    /// Ranks of this host whose address is not known yet.
     without_card: Vec<u32>,
     /// Addresses of ranks here and on the hosts behind, for the launcher.
     cards: CardGathering,
@@ -184,7 +185,7 @@ enum DaemonPhase {
     Running,
     /// The job is over.
     Ending,
-    /// The launcher is gone, or is not what it should be.
+    /// The launcher is gone, or sends invalid frames.
     Abandoned(String),
 }
 
@@ -273,26 +274,26 @@ impl Daemon {
         Ok(local)
     }
 
-    /// Passes on why there are no ranks.
+    /// Reports to the launcher why there are no ranks.
     fn refuse_unless<T>(&mut self, started: Result<T, LaunchError>) -> Option<T> {
         let refused = |error: &LaunchError| Frame::Refused(error.code(), error.to_string());
         started.inspect_err(|error| self.tell(&refused(error))).ok()
     }
 
-    /// Sees the job to its end without ranks of its own.
+    /// Waits for the job's end without ranks of its own.
     fn wait_for_the_end(self) -> Result<(), String> {
         let job = Job::create(&JobConfig::new(1, 1));
         match job {
             Ok(job) => self.run(None, &job),
-            // There is no memory at all: ranks that wait for this host find it lost.
+            // No shared memory can be created. The launcher reports this host as lost.
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Runs until the job is over and nothing is left of it here.
+    /// Runs until the job is over and nothing of it is left on this host.
     fn run(mut self, mut local: Option<LocalRanks<'_>>, job: &Job) -> Result<(), String> {
         let failed = |error: io::Error| format!("cannot supervise the ranks: {error}");
-        // What came behind the plan.
+        // Frames that arrived behind the plan.
         self.take_in(&mut local, job).map_err(failed)?;
         while self.phase == DaemonPhase::Running {
             self.turn(&mut local, job).map_err(failed)?;
@@ -327,7 +328,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits for something to happen, or for the next deadline, and takes it in.
+    /// Waits for the next event or deadline, and handles it.
     fn turn(&mut self, local: &mut Option<LocalRanks<'_>>, job: &Job) -> io::Result<()> {
         let left = self.deadline(local.as_ref()).saturating_sub(self.now());
         for token in self.events.wait(Some(left))? {
@@ -361,7 +362,7 @@ impl Daemon {
         let now = self.now();
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
-            // If the other end does not read, the last one still waits.
+            // If the other end does not read, the previous beat is still unsent.
             if self.channel.up.is_done() {
                 self.channel.up.push(ALL, &Frame::Beat);
             }
@@ -382,7 +383,7 @@ impl Daemon {
         }
     }
 
-    /// Passes on the addresses of ranks that have come.
+    /// Gathers new addresses of ranks to be passed on.
     fn pass_cards(&mut self, job: &Job) {
         let mut cards = Vec::new();
         self.without_card.retain(|&rank| match job.card(rank) {
@@ -425,7 +426,7 @@ impl Daemon {
         }
     }
 
-    /// Passes a frame on to those behind, and does what it says if it is for this host.
+    /// Passes a frame on to the hosts behind, and carries it out if it is for this host.
     fn handle(
         &mut self,
         host: u32,
@@ -517,7 +518,7 @@ impl Daemon {
                             || links.is_some_and(|links| links.contains(pid))
                     });
                 }
-                // Those of the launcher's terminal come as frames.
+                // The launcher's terminal signals arrive as frames.
                 Signal::TSTP | Signal::CONT => {}
                 signal => self.abandon(format!(
                     "the daemon was sent {}",
@@ -576,7 +577,7 @@ impl Daemon {
                     without_card.retain(|rank| *rank != ended.rank);
                     (without_card.len()..known).for_each(|_| cards.miss());
                     if !ended.left {
-                        // Those here need not wait for the launcher to say so.
+                        // Ranks of this host need not wait for the launcher's report.
                         job.mark_dead(ended.rank, ended.ending.cause());
                     }
                 }
@@ -589,7 +590,7 @@ impl Daemon {
         self.choose_reading(Some(local))
     }
 
-    /// Stops reading what the launcher has no room for, and resumes.
+    /// Stops reading streams for which the launcher has no room, and resumes the others.
     fn choose_reading(&mut self, local: Option<&mut LocalRanks<'_>>) -> io::Result<()> {
         let Some(local) = local else { return Ok(()) };
         for stream in 0..2 {
@@ -617,7 +618,7 @@ impl Daemon {
     }
 }
 
-/// News of the ranks here, as a frame.
+/// Sends news of this host's ranks as a frame.
 fn pass_on(news: News<'_>, own: u32, up: &mut FrameSink) {
     let frame = match news {
         News::Ended(ended) => Frame::Ended(ended),
@@ -626,7 +627,7 @@ fn pass_on(news: News<'_>, own: u32, up: &mut FrameSink) {
             Frame::Output(source.rank, stream, piece.to_vec())
         }
         News::Said(line) => Frame::Said(line),
-        // Of other hosts only.
+        // Reported by crews of several hosts only.
         News::Lost { .. } | News::Refused { .. } => return,
     };
     up.push(own, &frame);

@@ -1,12 +1,12 @@
-//! What the launcher and the daemons say to each other. Pure.
+//! The frames between the launcher and the daemons. Pure.
 //!
 //! ```text
 //!   length u32 | kind u8 | host u32 | contents        length counts what follows it
 //! ```
 //!
-//! `host` says whom a frame from the launcher is for ([`ALL`]: everybody), and whom one to the
-//! launcher is from. Frames that keep a link alive name no host and are not passed on. On a
-//! connection of TCP a seal follows each frame.
+//! `host` is the destination of a frame from the launcher ([`ALL`]: every host), and the source of
+//! a frame to the launcher. Frames that keep a link alive name no host and are not passed on. On a
+//! TCP connection a seal follows each frame.
 
 use std::collections::VecDeque;
 
@@ -22,26 +22,26 @@ use crate::ending::Ending;
 /// For every host.
 pub(super) const ALL: u32 = u32::MAX;
 
-/// The longest frame. The longest that is sent is a plan: an environment and arguments, which the
-/// kernel limits to 2 MiB together, and the names of all hosts.
+/// The maximum length of a frame. The longest frame in practice is a plan: the environment and
+/// arguments, which the kernel limits to 2 MiB together, and the names of all hosts.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Down: what to start.
+    /// Down: the host's plan, with everything that it starts.
     Plan(Box<HostPlan>),
-    /// Down: send this to the ranks.
+    /// Down: a signal for the ranks.
     Signal(i32),
-    /// Down: what are the ranks waiting in?
+    /// Down: a request for the calls in which the ranks wait.
     Ask,
-    /// Down: standard input of rank 0; nothing more comes after an empty one.
+    /// Down: standard input of rank 0. An empty frame is the end of input.
     Input(Vec<u8>),
-    /// Down: so many bytes of this stream were taken; more may be sent.
+    /// Down: so many bytes of this stream were consumed, so that the host may send as many more.
     Taken(u8, u32),
     /// Down: this stream has no reader any more.
     Close(u8),
-    /// Down: this rank, of this process id, is gone.
+    /// Down: this rank has died. Fields: rank, process id, cause.
     Dead(u32, u32, DeathCause),
     /// Down: these ranks have left, and their processes have ended.
     Left(Vec<u32>),
@@ -51,28 +51,28 @@ pub(super) enum Frame {
     Cards(Vec<(u32, Vec<u8>)>),
     /// Both: the link is alive.
     Beat,
-    /// Up: the ranks run as these processes.
+    /// Up: the process ids of the ranks, which run now.
     Started(Vec<u32>),
-    /// Up: the ranks cannot be started; exit code and reason.
+    /// Up: the ranks cannot be started. Fields: exit code, reason.
     Refused(i32, String),
     /// Up: a rank has ended.
     Ended(RankExit),
-    /// Up: what a rank has written to a stream.
+    /// Up: output of a rank. Fields: rank, stream, bytes.
     Output(u32, u8, Vec<u8>),
-    /// Up: what each rank is doing: rank, process and the rest of a sentence.
+    /// Up: each rank's current activity. Fields: rank, process id, the rest of a sentence.
     Doing(Vec<(u32, u32, String)>),
-    /// Up: rank 0 has taken so many bytes of its input. None: it takes no more.
+    /// Up: rank 0 has consumed so many bytes of its input. `None`: it accepts no more.
     TookInput(Option<u32>),
-    /// Up: this host is gone, says the daemon that started its daemon.
+    /// Up: this host is lost. The daemon that started the host's daemon reports it.
     Lost(String),
-    /// Up: one line for a person.
+    /// Up: one line of text for the user.
     Said(String),
     /// Up: nothing of the job is left on this host.
     Done,
 }
 
 impl Frame {
-    /// Appends the frame.
+    /// Appends the encoded frame.
     pub(super) fn put(&self, host: u32, out: &mut Vec<u8>) {
         let at = out.len();
         0u32.put(out);
@@ -135,7 +135,7 @@ impl Frame {
         }
     }
 
-    /// The contents of a frame; all of them.
+    /// Decodes a frame. All bytes must belong to it.
     fn take(mut from: &[u8]) -> Result<(u32, Frame), Malformed> {
         let from = &mut from;
         let (kind, host) = <(u8, u32)>::take(from)?;
@@ -235,7 +235,7 @@ impl Value for RankExit {
     }
 }
 
-/// Frames out of what arrives in pieces.
+/// Assembles frames from bytes that arrive in pieces.
 #[derive(Default)]
 pub(super) struct Decoder {
     bytes: VecDeque<u8>,
@@ -243,20 +243,20 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Of frames that are sealed.
+    /// A decoder of sealed frames.
     pub(super) fn sealed(seal: Seal) -> Decoder {
         Decoder { bytes: VecDeque::new(), seal: Some(seal) }
     }
 
-    /// Takes the next bytes.
+    /// Appends received bytes.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
 
-    /// The next frame, once all of it has come.
+    /// The next frame, once it is complete.
     ///
     /// # Errors
-    /// It is not a frame, or its seal does not fit. Nothing that follows can be trusted.
+    /// The bytes are not a frame, or the seal is wrong. Nothing that follows can be trusted.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Frame)>, Malformed> {
         let bytes = self.bytes.make_contiguous();
         let Ok(length) = u32::take(&mut &bytes[..]) else { return Ok(None) };
@@ -364,7 +364,7 @@ mod tests {
         hello.answer(&challenge.message()).unwrap().1
     }
 
-    /// How many frames come out of these bytes, and whether something is wrong then.
+    /// The number of frames in these bytes, and whether decoding then failed.
     fn came(pieces: &[&[u8]]) -> (usize, bool) {
         let (mut decoder, mut count) = (Decoder::sealed(seals().up), 0);
         pieces.iter().for_each(|piece| decoder.feed(piece));

@@ -1,27 +1,27 @@
-//! The first thing a daemon says: a line of text that every version understands. Pure.
+//! The daemon's greeting: a line of text that every version understands. Pure.
 //!
 //! ```text
 //!   STX "hikyaku-daemon" protocol=1 version=0.1.0 build=x86_64-release byte-order=little clock=…
 //! ```
 //!
-//! What comes before it on the same channel, such as a banner or what a shell's start-up file
-//! prints, is skipped. Frames follow the line.
+//! The parent skips any bytes before the line, such as a banner or the output of a shell's start-up
+//! file. Frames follow the line.
 
 use super::bytes::Malformed;
 
-/// Of the frames. Changes with them.
+/// The version of the frame format. Changes with it.
 const PROTOCOL: u32 = 2;
 
-/// How the line begins. No banner contains the first byte.
+/// The beginning of the line. No banner contains the first byte.
 const BEGIN: &str = "\u{2}hikyaku-daemon ";
 
-/// Most bytes before and in the line. Anything longer is not a daemon's.
+/// Maximum bytes before and in the line. Anything longer is not from a daemon.
 pub(super) const MOST_BYTES: usize = 64 << 10;
 
-/// How far clocks may differ before it is said, milliseconds.
+/// How far clocks may differ before a warning, in milliseconds.
 const CLOCKS_APART_MS: u64 = 60_000;
 
-/// What a daemon says of itself.
+/// A daemon's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Greeting {
     protocol: String,
@@ -33,7 +33,7 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    /// Of this program, at this time.
+    /// The greeting of this program at this time.
     pub(super) fn own(clock_ms: u64) -> Greeting {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let byte_order = if cfg!(target_endian = "little") { "little" } else { "big" };
@@ -46,7 +46,6 @@ impl Greeting {
         }
     }
 
-    /// The line.
     pub(super) fn line(&self) -> String {
         let Greeting { protocol, version, build, byte_order, clock_ms } = self;
         format!(
@@ -55,10 +54,10 @@ impl Greeting {
         )
     }
 
-    /// Finds the line in what has come so far: the greeting, and how many bytes it ends after.
+    /// Finds the line in the received bytes. Returns the greeting and the position of its end.
     ///
     /// # Errors
-    /// What came is no daemon's.
+    /// The bytes are not from a daemon.
     pub(super) fn find(bytes: &[u8]) -> Result<Option<(Greeting, usize)>, Malformed> {
         let begin = BEGIN.as_bytes();
         let at = bytes.windows(begin.len()).position(|window| window == begin);
@@ -89,7 +88,7 @@ impl Greeting {
         })
     }
 
-    /// Why a program that greets so and this one cannot work together, if they cannot.
+    /// The reason why that daemon and this program cannot work together, if there is one.
     pub(super) fn differs(&self, own: &Greeting) -> Option<String> {
         let versions = |it: &Greeting| format!("{} (protocol {})", it.version, it.protocol);
         let differing = [
@@ -103,7 +102,7 @@ impl Greeting {
         ))
     }
 
-    /// What is to be said of its clock, if anything.
+    /// A warning if the daemon's clock is too far from this program's.
     pub(super) fn clock_warning(&self, own: &Greeting) -> Option<String> {
         let apart = self.clock_ms.abs_diff(own.clock_ms);
         let how = if self.clock_ms < own.clock_ms { "behind" } else { "ahead of" };

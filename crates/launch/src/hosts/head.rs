@@ -1,5 +1,5 @@
-//! The ranks of several hosts as one crew: what the engine wants goes to the daemons as frames,
-//! and what they send becomes news.
+//! The ranks of several hosts as one crew: requests of the engine go to the daemons as frames, and
+//! frames of the daemons become news.
 
 use std::{
     io,
@@ -26,23 +26,24 @@ use crate::{
     lines::OutputSource as Writer,
 };
 
-/// How much of a stream a host may send before it is told that some was taken.
+/// How many bytes of a stream a host may send before the launcher grants more.
 pub(super) const WINDOW: u32 = 256 << 10;
 
-/// How much is taken before a host is told.
+/// How many bytes are consumed before the launcher grants as many again.
 const TOLD_AT: u32 = 32 << 10;
 
-/// How long after a rank has ended in order the others are told. They should know by then: it has
-/// said so itself, and only that may not have come. All that end meanwhile are told at once.
+/// The delay before the other hosts hear that a rank has left properly. They should know by then:
+/// the rank itself sends a message when it leaves, and only that message may be lost. One frame
+/// reports all ranks that leave in the meantime.
 const TELL_LEFT: Duration = Duration::from_millis(50);
 
-/// How long hosts may take to end what is left once their ranks have ended.
+/// How long hosts may take to end remaining processes after their ranks have ended.
 const CLEAR_LIMIT: Duration = Duration::from_secs(3);
 
-/// How long the daemons may take to hear that the launcher stops.
+/// How long it may take to send the daemons the news that the launcher stops.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 
-/// What an event is about.
+/// Event tokens.
 const LINKS: u64 = 0;
 const INPUT: u64 = 1;
 const TERMINAL: u64 = 2;
@@ -56,33 +57,33 @@ pub(super) struct HostRanks {
     ranks: Vec<KnownRank>,
     input: InputSource,
     reading: [bool; 2],
-    /// How the job ends, if a rank has said why.
+    /// How the job ends, if a rank has reported a reason.
     end: Option<JobEnd>,
-    /// Whether ranks were sent a signal: what does not start now is no failure of its own.
+    /// Whether the ranks were sent a signal. A start that fails from then on is not an error.
     is_ending: bool,
-    /// Whether the question what ranks wait in was asked.
+    /// Whether the ranks were asked what they wait in.
     has_asked: bool,
-    /// Until when hosts may end what is left.
+    /// The deadline for hosts to end the remaining processes.
     clear_by: Option<Duration>,
-    /// Ranks that have ended in order and of which hosts were not told; since when there are any.
+    /// Ranks that have left properly and are not reported to hosts yet; the time of the first.
     left: Vec<u32>,
     left_since: Option<Duration>,
     now: Duration,
     events: EventSet,
 }
 
-/// A host as far as is known.
+/// The known state of a host.
 #[derive(Debug, Clone, Default)]
 struct HostState {
     ranks: Range<u32>,
     has_started: bool,
     /// Whether nothing of the job is left there.
     is_clear: bool,
-    /// Bytes of each stream that it was not told of.
+    /// Consumed bytes of each stream that the host has no credit for yet.
     untold: [u32; 2],
 }
 
-/// A rank as far as is known.
+/// The known state of a rank.
 #[derive(Debug, Clone, Default)]
 struct KnownRank {
     pid: u32,
@@ -138,8 +139,8 @@ impl HostRanks {
         Ok(())
     }
 
-    /// Handles a frame from a host. An invalid one is dropped: it is a fault of the daemon, which
-    /// can harm its own ranks only.
+    /// Handles a frame from a host. An invalid frame is dropped: it is a fault of the daemon, which
+    /// can harm only its own ranks.
     fn handle(&mut self, host: u32, frame: Frame, tell: &mut Tell<'_>) -> io::Result<()> {
         let state = &mut self.hosts[host as usize];
         match frame {
@@ -192,7 +193,7 @@ impl HostRanks {
         Ok(())
     }
 
-    /// Tells all hosts the addresses that have come, if it is time.
+    /// Sends the gathered addresses to all hosts, if they are due.
     fn pass_cards(&mut self) {
         let frames = self.cards.take(self.now);
         frames.iter().for_each(|frame| self.links.send(ALL, frame));
@@ -210,13 +211,13 @@ impl HostRanks {
         }
     }
 
-    /// The ranks of a host that have not ended will not start.
+    /// Reports that the ranks of a host that have not ended will not start.
     fn refuse(&mut self, ranks: Range<u32>, error: LaunchError, tell: &mut Tell<'_>) {
         let ranks = self.take_running(ranks);
         tell(News::Refused { ranks, error });
     }
 
-    /// Hosts are gone.
+    /// Reports hosts as lost.
     fn lose(&mut self, hosts: Range<u32>, reason: &str, tell: &mut Tell<'_>) {
         let ranks = self.plan.ranks_of_all(&hosts);
         let had_started = hosts.clone().any(|host| self.hosts[host as usize].has_started);
@@ -237,7 +238,7 @@ impl HostRanks {
         }
     }
 
-    /// Those of these ranks that have not ended, which they have now.
+    /// The ranks of this range that have not ended yet. Marks them as ended.
     fn take_running(&mut self, ranks: Range<u32>) -> Vec<u32> {
         let running = |rank: &u32| !self.ranks[*rank as usize].has_ended;
         let all: Vec<u32> = ranks.filter(running).collect();
@@ -245,7 +246,7 @@ impl HostRanks {
         all
     }
 
-    /// Tells hosts that at least so much of a stream was taken, if it was.
+    /// Grants credit to hosts of which at least `least` bytes of a stream were consumed.
     fn tell_taken(&mut self, stream: usize, least: u32) {
         if !self.reading[stream] {
             return;

@@ -1,5 +1,5 @@
-//! Standard input on its way to rank 0 of another host: read by the launcher, as far ahead of the
-//! rank as [`WINDOW`], and written by that host's daemon.
+//! Standard input for rank 0 on another host. The launcher reads it, at most [`WINDOW`] bytes ahead
+//! of the rank; that host's daemon writes it.
 
 use std::{
     collections::VecDeque,
@@ -20,21 +20,21 @@ use super::frame::Frame;
 use crate::events::EventSet;
 use crate::stdin::{Pump, input_of_terminal};
 
-/// Bytes that were read and not taken by the rank, at most.
+/// Maximum bytes that the launcher has read and the rank has not taken.
 const WINDOW: usize = 64 << 10;
 
-/// What is read at once.
+/// Bytes per read.
 const PIECE: usize = 16 << 10;
 
 /// The launcher's end.
 pub(super) struct InputSource {
-    /// Until its end, or until rank 0 takes no more.
+    /// `None` after the end of input, or once rank 0 takes no more.
     from: Option<OwnedFd>,
     pump: Option<Pump>,
     in_flight: usize,
-    /// Whether the set of events has it.
+    /// Whether it is registered in the event set.
     watched: bool,
-    /// Whether it can always be read: a file, which the set refuses.
+    /// Whether it is always readable: a file, which epoll refuses.
     is_file: bool,
 }
 
@@ -48,7 +48,7 @@ impl InputSource {
         Ok(InputSource { from: Some(from), pump, in_flight: 0, watched: false, is_file: false })
     }
 
-    /// Reads what there is and there is room for, and registers for what it waits for next.
+    /// Reads the available input as far as the window allows, and updates the event set.
     pub(super) fn run(
         &mut self,
         events: &EventSet,
@@ -59,7 +59,7 @@ impl InputSource {
         if let Some(pump) = &mut self.pump
             && !pump.run(events, terminal, now)?
         {
-            // Closes the pipe, so that its end comes after what is in it.
+            // Closes the pipe. Its reader sees the end after the data.
             self.pump = None;
         }
         while let Some(from) = &self.from
@@ -69,7 +69,7 @@ impl InputSource {
             let mut bytes = vec![0; PIECE];
             let count = match rustix::io::read(from, &mut bytes) {
                 Err(Errno::AGAIN | Errno::INTR) => break,
-                // A terminal that is gone, or an input that was closed, is at its end.
+                // A terminal that has gone, or a closed input, counts as the end of input.
                 result => result.unwrap_or(0),
             };
             bytes.truncate(count);
@@ -83,7 +83,7 @@ impl InputSource {
         self.watch(events, own, wanted)
     }
 
-    /// The rank has taken so many bytes, or takes no more.
+    /// Handles the rank's report: it has taken `count` bytes, or takes no more (`None`).
     pub(super) fn handle_taken(&mut self, events: &EventSet, count: Option<u32>) -> io::Result<()> {
         match count {
             Some(count) => {
@@ -94,7 +94,7 @@ impl InputSource {
         }
     }
 
-    /// When `run` is due even if nothing is ready.
+    /// When `run` is due even if no descriptor is ready.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         self.pump.as_ref().and_then(Pump::poll_deadline)
     }
@@ -118,7 +118,7 @@ impl InputSource {
             return Ok(events.remove(from)?);
         }
         match events.add(from, token) {
-            // A file: what `run` leaves in it is read when the rank has taken something.
+            // A file: after the window was full, `run` continues when the rank has taken something.
             Err(Errno::PERM) => {
                 (self.is_file, self.watched) = (true, false);
                 Ok(())
@@ -136,13 +136,13 @@ fn is_readable(from: &OwnedFd) -> bool {
 pub(super) struct InputTarget {
     to: Option<OwnedFd>,
     pending: VecDeque<u8>,
-    /// Whether nothing more comes.
+    /// Whether the end of input has arrived.
     ended: bool,
     watched: bool,
 }
 
 impl InputTarget {
-    /// A pipe: what the rank gets, and this end of it.
+    /// A pipe: the rank's end, and the daemon's end.
     pub(super) fn new() -> io::Result<(Stdio, InputTarget)> {
         let (reader, to) = pipe_with(PipeFlags::CLOEXEC)?;
         fcntl_setfl(&to, fcntl_getfl(&to)? | OFlags::NONBLOCK)?;
@@ -151,14 +151,14 @@ impl InputTarget {
         Ok((reader.into(), target))
     }
 
-    /// Takes what has come for the rank.
+    /// Queues received input. An empty piece is the end of input.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.ended |= bytes.is_empty();
         self.pending.extend(bytes);
     }
 
-    /// Writes what the rank takes, and registers if it takes no more for now. Says how many bytes
-    /// that were, or that it takes none any more.
+    /// Writes as much as the rank takes, and registers if some is left. Returns the number of bytes
+    /// written, or `Some(None)` if the rank takes no more.
     pub(super) fn run(&mut self, events: &EventSet, token: u64) -> io::Result<Option<Option<u32>>> {
         let Some(to) = &self.to else { return Ok(None) };
         let mut taken = 0;

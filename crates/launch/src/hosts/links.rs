@@ -1,5 +1,5 @@
-//! The daemons that this process has started: by an agent such as `ssh`, whose standard input and
-//! output are the channel.
+//! The links to the daemons that this process has started with an agent such as `ssh`. The agent's
+//! standard input and output are the channel.
 //!
 //! ```text
 //!   agent ends ──► pidfd ──┐
@@ -8,11 +8,11 @@
 //!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
-//! A link begins with the daemon's greeting, which is answered with the plan; frames for it wait
-//! for that. Where daemons are to connect, frames wait further: until the daemon has come in at the
+//! A link begins with the daemon's greeting. The answer is the plan; other frames are queued until
+//! then. If the plan names a network, frames stay queued until the daemon has connected to the
 //! gate, which makes that connection the channel, or until its first frame comes through the agent.
-//! A link is down when the agent has ended, the channel is closed or malformed, or nothing has come
-//! for too long. A link that goes down takes all hosts behind it with it, and is reported once.
+//! A link is down when the agent has ended, the channel is closed or malformed, or the daemon is
+//! silent for too long. Its failure takes all hosts behind it down, and is reported once.
 
 use std::{
     ffi::OsString,
@@ -46,43 +46,43 @@ use crate::{
     spawn::Recipe,
 };
 
-/// How long a daemon may take to greet. Agents that reach no host report that, and sooner.
+/// How long a daemon may take to greet. Agents that cannot reach a host report that earlier.
 pub(super) const GREETING_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often each end says that it is there, at most.
+/// The longest interval at which each end sends a beat.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// How long to wait for an agent's exit code once its channel is closed, and the other way round.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
-/// What a channel is read by.
+/// The size of the buffer for reading a channel.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
-/// What an event is about: twice a link's number, and one more if its agent has ended.
+/// Event tokens. A link has two: twice its number, and one more for the end of its agent.
 const ERRORS: u64 = u64::MAX;
 const GATE: u64 = u64::MAX - 1;
 
-/// What comes from the daemons.
+/// An event from the daemons.
 #[derive(Debug)]
 pub(super) enum LinkNews {
     /// A frame from this host.
     Frame(u32, Frame),
-    /// These hosts are gone.
+    /// These hosts are lost.
     Lost(Range<u32>, String),
-    /// One line for a person.
+    /// One line of text for the user.
     Said(String),
 }
 
-/// Where it goes.
+/// The callback that receives link news.
 pub(super) type TellLink<'t> = dyn FnMut(LinkNews) + 't;
 
-/// Daemons and those behind them.
+/// The links to the daemons that this process has started, and through them to those behind.
 pub(super) struct DaemonLinks {
-    /// First, so that whatever happens the agents are gone before anything else is.
+    /// The first field, so that the agents are always dropped before anything else.
     agents: RankProcesses,
     links: Vec<DaemonLink>,
     errors: Intake,
-    /// Where daemons connect, if they are to.
+    /// Where daemons connect, if the plan names a network.
     gate: Option<Gate>,
     plan: HostPlan,
     beat_at: Duration,
@@ -90,40 +90,41 @@ pub(super) struct DaemonLinks {
 }
 
 struct DaemonLink {
-    /// Its own host, and those behind it.
+    /// The daemon's own host, and the hosts behind it.
     hosts: Range<u32>,
     phase: LinkPhase,
     /// The agent's output or the connection, until it ends.
     from: Option<OwnedFd>,
     decoder: Decoder,
     to: FrameSink,
-    /// The agent's own ends if the daemon has connected: agents may end with their input.
+    /// The agent's pipes after the daemon has connected. They stay open: agents may end with their
+    /// input.
     unused: Option<(OwnedFd, FrameSink)>,
-    /// Frames that wait until it is up.
+    /// Frames that wait until the link is up.
     queued: Vec<(u32, Frame)>,
     pidfd: Option<OwnedFd>,
     ended: Option<Ending>,
-    /// When something last came.
+    /// When the last bytes arrived.
     heard: Duration,
-    /// When it counts as down, whatever comes.
+    /// When the link counts as down, whatever arrives.
     down_at: Option<Duration>,
-    /// Hosts of which something may be left.
+    /// Number of hosts on which something of the job may be left.
     open: u32,
     last_line: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LinkPhase {
-    /// What came before the greeting.
+    /// The bytes received before the greeting.
     Greeting(Vec<u8>),
-    /// The daemon has its plan, and connects or does not.
+    /// The daemon has its plan, and may still connect.
     Joining,
     Up,
     Down,
 }
 
 impl DaemonLinks {
-    /// Starts the daemons of these hosts, or of as many that the others follow.
+    /// Starts the daemons of these hosts; if they are many, only those of the first in each part.
     pub(super) fn start(
         plan: &HostPlan,
         hosts: Range<u32>,
@@ -193,7 +194,7 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// What is run to have a daemon on a host.
+    /// The command that starts a daemon on a host.
     fn agent_of(&self, host: u32) -> Program {
         let place = &self.plan.places[host as usize];
         let words = match place.is_own {
@@ -209,7 +210,7 @@ impl DaemonLinks {
         Program { ranks: 1, program, args: words.collect(), ..Program::default() }
     }
 
-    /// Sends a frame towards a host, or to all.
+    /// Sends a frame towards a host, or to all hosts.
     pub(super) fn send(&mut self, host: u32, frame: &Frame) {
         for link in &mut self.links {
             if host != ALL && !link.hosts.contains(&host) {
@@ -225,13 +226,13 @@ impl DaemonLinks {
         }
     }
 
-    /// The hosts that are reached as this one is.
+    /// The hosts behind the same link as this host.
     pub(super) fn part_of(&self, host: u32) -> Range<u32> {
         let all = self.links.iter().map(|link| &link.hosts);
         all.into_iter().find(|hosts| hosts.contains(&host)).cloned().unwrap_or_default()
     }
 
-    /// Drops hosts that have not greeted: nothing is to start any more.
+    /// Drops hosts that have not greeted, because nothing is to be started any more.
     pub(super) fn cut_silent(&mut self, now: Duration) {
         for (number, link) in self.links.iter_mut().enumerate() {
             if matches!(link.phase, LinkPhase::Greeting(_)) {
@@ -241,17 +242,17 @@ impl DaemonLinks {
         }
     }
 
-    /// Waits until everything is written, but not longer than this.
+    /// Waits until all frames are written, at most `limit`.
     pub(super) fn flush(&mut self, limit: Duration) {
         self.links.iter().for_each(|link| link.to.wait(limit));
     }
 
-    /// Counts as having heard from all daemons: this process was stopped, not they.
+    /// Restarts the silence timers of all daemons: this process was stopped, not the daemons.
     pub(super) fn forgive(&mut self, now: Duration) {
         self.links.iter_mut().for_each(|link| link.heard = now);
     }
 
-    /// Ends and reaps the agents: they have nothing left to report.
+    /// Ends and reaps the agents, which have nothing left to report.
     pub(super) fn shut(&mut self) {
         self.agents.clear();
         for link in &mut self.links {
@@ -260,22 +261,22 @@ impl DaemonLinks {
         }
     }
 
-    /// What is to be said of those who have connected and are no daemons, if there were any.
+    /// A warning about connections that were not from daemons, if there were any.
     pub(super) fn strangers(&self) -> Option<String> {
         self.gate.as_ref().and_then(Gate::strangers)
     }
 
-    /// Whether no link is left.
+    /// Whether every link is down.
     pub(super) fn are_down(&self) -> bool {
         self.links.iter().all(|link| link.phase == LinkPhase::Down)
     }
 
-    /// Whether this child is an agent.
+    /// Whether this child process is an agent.
     pub(super) fn contains(&self, pid: Pid) -> bool {
         self.agents.contains(pid)
     }
 
-    /// When `handle_time` has something to do next.
+    /// The next deadline at which `handle_time` has work to do.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         let live = self.links.iter().filter(|link| link.phase != LinkPhase::Down);
         let silent =
@@ -289,7 +290,7 @@ impl DaemonLinks {
         self.plan.patience()
     }
 
-    /// Takes in what has come.
+    /// Handles the events that are ready.
     pub(super) fn handle_ready(
         &mut self,
         now: Duration,
@@ -306,7 +307,7 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// Reports that this end is alive, and takes down the links whose other end is not.
+    /// Sends beats, and takes down the links that are silent or past their deadline.
     pub(super) fn handle_time(&mut self, now: Duration, tell: &mut TellLink<'_>) -> io::Result<()> {
         if now >= self.beat_at {
             self.beat_at = now + beat(&self.plan);
@@ -356,7 +357,7 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// Takes in the next bytes of a channel.
+    /// Decodes and handles the next bytes of a channel.
     fn take_in(
         &mut self,
         number: usize,
@@ -396,7 +397,7 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// Answers a greeting with the plan; or says why not.
+    /// Answers a greeting with the plan; or returns why it cannot.
     fn greet(
         &mut self,
         number: usize,
@@ -428,7 +429,7 @@ impl DaemonLinks {
         None
     }
 
-    /// Takes the connections of daemons as their links.
+    /// Makes the connections of daemons the channels of their links.
     fn let_in(&mut self, now: Duration) -> io::Result<()> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let links = &mut self.links;
@@ -449,7 +450,7 @@ impl DaemonLinks {
         }
     }
 
-    /// Passes on what agents say, all but the last line of one that may be about to fail.
+    /// Passes on lines of the agents, except the last line of an agent that may be about to fail.
     fn read_errors(&mut self, now: Duration, tell: &mut TellLink<'_>) -> io::Result<()> {
         let (links, plan) = (&mut self.links, &self.plan);
         self.errors.read_ready(now, |source, piece| {
@@ -480,14 +481,14 @@ impl DaemonLinks {
             self.events.remove(pidfd)?;
         }
         link.ended = Some(ending);
-        // Something that it has started may hold the channel open.
+        // A process that the agent has started may hold the channel open.
         let limit = if link.from.is_some() { LAST_WORDS } else { Duration::ZERO };
         let down_at = link.down_at.map_or(now + limit, |at| at.min(now + limit));
         link.down_at = Some(down_at);
         self.handle_time(now, tell)
     }
 
-    /// Why a link is down whose agent has ended or whose channel is closed.
+    /// Why a link is down: its agent has ended, its channel is closed, or it is late.
     fn last_words_of(&self, number: usize) -> String {
         let link = &self.links[number];
         let program = self.agent_of(link.hosts.start).program;
@@ -512,13 +513,13 @@ impl DaemonLinks {
         }
     }
 
-    /// Ends a link, and reports its hosts as lost if something of theirs may be left.
+    /// Ends a link, and reports its hosts as lost if something of the job may be left there.
     fn take_down(&mut self, number: usize, what: &str, tell: &mut TellLink<'_>) {
         let link = &mut self.links[number];
         let was = std::mem::replace(&mut link.phase, LinkPhase::Down);
         self.agents.send_to(number, Signal::KILL);
         if let Some(from) = &link.from {
-            // Fails for one that is not in the set.
+            // Fails if it is not in the set, which does no harm.
             let _ = self.events.remove(from);
         }
         link.close();
@@ -544,7 +545,7 @@ impl DaemonLink {
         self.hosts.start == host && self.phase == LinkPhase::Joining && is_there
     }
 
-    /// The channel is known: sends what waits for that.
+    /// Marks the link as up, now that the channel is known, and sends the queued frames.
     fn come_up(&mut self) {
         if self.phase == LinkPhase::Joining {
             self.phase = LinkPhase::Up;
@@ -555,7 +556,7 @@ impl DaemonLink {
     }
 
     /// Closes the channel, a connection in both directions: the other end may wait for that, and
-    /// the thread that writes for the other end.
+    /// the thread that writes may wait for the other end.
     fn close(&mut self) {
         if let Some(from) = self.from.take()
             && self.unused.is_some()
@@ -566,7 +567,7 @@ impl DaemonLink {
     }
 }
 
-/// Opens the gate of this host's address in a network, and names it there.
+/// Opens a gate at this host's address in the network, and writes its address into `network`.
 fn open_gate(network: &mut PlannedNetwork) -> Result<Gate, LaunchError> {
     let refused = |reason| {
         let host = String::new();
@@ -589,12 +590,12 @@ impl AsFd for DaemonLinks {
     }
 }
 
-/// How often each end says that it is there.
+/// The interval at which each end sends a beat.
 pub(super) fn beat(plan: &HostPlan) -> Duration {
     BEAT.min(plan.patience() / 4)
 }
 
-/// What this program says of itself now.
+/// This program's greeting now.
 pub(super) fn own_greeting() -> Greeting {
     let clock = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
     Greeting::own(u64::try_from(clock.as_millis()).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! The hosts of a job as people name them, and how many ranks each gets.
+//! The hosts of a job as a user names them, and the number of ranks on each.
 
 use std::{env, ffi::OsString, time::Duration};
 
@@ -6,26 +6,26 @@ use thiserror::Error;
 
 use super::network::DaemonNetwork;
 
-/// How long a host may be silent if a launch does not say.
+/// How long a host may be silent by default.
 pub const HOST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the ranks of a job run.
+/// The hosts on which the ranks of a job run.
 #[derive(Debug, Clone)]
 pub struct OnHosts {
-    /// Hosts, and how many ranks each has. Ranks follow each other.
+    /// Hosts, and the number of ranks on each. Ranks are numbered in this order.
     pub places: Vec<(String, u32)>,
-    /// The command that reaches a host. It is followed by the host's name and a command line.
+    /// The command that reaches a host. The host's name and a command line are appended.
     pub agent: Vec<OsString>,
-    /// The words that start a daemon, on every host: see [`daemon()`](super::daemon()).
+    /// The command that starts a daemon on every host: see [`daemon()`](super::daemon()).
     pub daemon: Vec<OsString>,
     /// How long a host may be silent before its ranks count as dead.
     pub timeout: Duration,
-    /// Over which network daemons connect. `None`: they speak through the agent.
+    /// The network over which daemons connect. `None`: frames go through the agent.
     pub network: Option<DaemonNetwork>,
 }
 
 impl OnHosts {
-    /// By `ssh`, with daemons that are this program with the word `daemon`.
+    /// Uses `ssh`, and daemons that are this program with the argument `daemon`.
     pub fn new(places: Vec<(String, u32)>) -> OnHosts {
         let this = env::current_exe().unwrap_or_else(|_| "hikyaku".into());
         OnHosts {
@@ -38,36 +38,36 @@ impl OnHosts {
     }
 }
 
-/// A host, and how many ranks it takes if that was said.
+/// A host, and the number of ranks it takes if that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostEntry {
-    /// What the agent knows it by.
+    /// The name by which the agent reaches it.
     pub name: String,
-    /// Its ranks.
+    /// The number of ranks it takes.
     pub slots: Option<u32>,
 }
 
-/// Why hosts and ranks do not fit.
+/// Why a list of hosts is invalid or does not fit the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HostsError {
-    /// A name that is empty or would be taken for an option.
+    /// The name is empty or would be taken for an option.
     #[error("`{0}` is no name of a host")]
     Name(String),
-    /// Not a number of ranks.
+    /// The number of ranks is not valid.
     #[error("host {name} cannot have `{number}` ranks: write a number of 1 or more")]
     Slots {
         /// The host.
         name: String,
-        /// What was written.
+        /// The text that was given.
         number: String,
     },
-    /// Neither an address nor a network nor a name.
+    /// The text is not an address, a network or an interface.
     #[error(
         "`{0}` is no network: write one such as 10.1.0.0/16, an address or an interface \
              such as ib0"
     )]
     Network(String),
-    /// What Slurm says of an allocation is not in its form.
+    /// Slurm's description of an allocation has an unknown form.
     #[error("`{0}` is no list of an allocation of Slurm: name hosts by --hosts")]
     Allocation(String),
     /// No host was named.
@@ -76,17 +76,17 @@ pub enum HostsError {
     /// There are more ranks than places.
     #[error("{ranks} ranks do not fit on hosts with {places} places: name more, such as {example}")]
     TooFew {
-        /// Ranks asked for.
+        /// The number of ranks asked for.
         ranks: u32,
-        /// Places there are.
+        /// The number of places.
         places: u64,
-        /// How it could be written.
+        /// An example with enough places.
         example: String,
     },
 }
 
 impl HostEntry {
-    /// Hosts with commas between: `a:4,b`.
+    /// Parses hosts separated by commas: `a:4,b`.
     ///
     /// # Errors
     /// An entry is not a host.
@@ -95,8 +95,8 @@ impl HostEntry {
         names.map(HostEntry::parse).collect()
     }
 
-    /// A host a line, as `host`, `host:4` or `host slots=4`; `#` begins a remark, and other words
-    /// are left to those who know them.
+    /// Parses one host per line, as `host`, `host:4` or `host slots=4`; `#` begins a comment. Other
+    /// words are ignored: they have a meaning for other launchers.
     ///
     /// # Errors
     /// An entry is not a host.
@@ -116,7 +116,7 @@ impl HostEntry {
     }
 
     fn parse(text: &str) -> Result<HostEntry, HostsError> {
-        // Of an IPv6 address only one in brackets has a number after it.
+        // In an IPv6 address, a number follows the last colon only if the address is in brackets.
         let (name, number) = match text.rsplit_once(':') {
             Some((name, number)) if !name.contains(':') || name.ends_with(']') => {
                 (name, Some(number))
@@ -137,10 +137,10 @@ fn slots(name: &str, number: &str) -> Result<u32, HostsError> {
     number.parse().ok().filter(|&slots| slots > 0).ok_or_else(wrong)
 }
 
-/// How many ranks each host gets, of all or of so many ranks; at most `most` each if that is given.
-/// The ranks of a host follow each other; a host that is named again has more of them.
+/// The number of ranks on each host, for `ranks` ranks or as many as fit; at most `most` each if
+/// given. The ranks of a host are consecutive. A host that is named again gets more of them.
 ///
-/// Hosts that say how many they take are filled in order. If none says, all get about the same.
+/// Hosts with a given number of slots are filled in order. If none has one, all get about the same.
 ///
 /// # Errors
 /// There is no host, or there are too few places.
@@ -153,7 +153,7 @@ pub fn assign(
     for entry in entries {
         let slots = u64::from(most.or(entry.slots).unwrap_or(1));
         match hosts.iter_mut().find(|(name, _)| *name == entry.name) {
-            // With a limit for each host, naming it again adds nothing.
+            // With a limit per host, naming a host again adds nothing.
             Some((_, places)) => *places += if most.is_some() { 0 } else { slots },
             None => hosts.push((entry.name.clone(), slots)),
         }

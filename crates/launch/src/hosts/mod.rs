@@ -16,13 +16,13 @@
 //! works wherever the agent does. When it closes, the daemon behind it ends.
 //!
 //! Some agents carry bytes slowly, or through a server that many share. On request daemons connect
-//! to who has started them by TCP (`network`, `wire`), and frames go there. The agent brings the
-//! plan, with the secret that lets the daemon in, and stays: its end is the daemon's, and where no
-//! connection can be made frames go through it as if none had been asked for.
+//! to their parent by TCP (`network`, `wire`), and frames go there. The agent carries the plan and
+//! the secret that the daemon needs to connect. The agent stays: when it ends, so does the daemon.
+//! If no connection can be made, frames go through the agent, as without the request.
 //!
-//! Pure: `bytes`, `frame`, `greeting`, `plan` (what travels), `seal` (who has sent it), `tree` (who
-//! starts whom), `cards` (addresses, gathered), `list` (hosts as people name them), `start` (what
-//! a start takes).
+//! Pure: `bytes`, `frame`, `greeting`, `plan` (what is sent), `seal` (authentication), `tree` (who
+//! starts whom), `cards` (gathered addresses), `list` (hosts as a user names them), `start` (the
+//! cost of a start).
 
 mod bytes;
 mod cards;
@@ -66,7 +66,7 @@ use crate::{
     local::allow_files,
 };
 
-/// Variables that name things of one host or of one login, and stay there.
+/// Variables that belong to one host or one login, and are not sent to other hosts.
 const STAY: [&str; 12] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -82,7 +82,7 @@ const STAY: [&str; 12] = [
     "_",
 ];
 
-/// The same, by how they begin.
+/// Prefixes of further such variables.
 const STAY_ALL: [&str; 2] = ["SSH_", "XDG_"];
 
 impl OnHosts {
@@ -96,7 +96,7 @@ impl OnHosts {
             PlanHost { name: name.clone(), ranks: *ranks, is_own }
         };
         let places: Vec<PlanHost> = self.places.iter().map(place).collect();
-        // A job of this host alone has no daemon to be connected.
+        // A job on this host alone has no daemon that would connect.
         let network = self.network.as_ref().filter(|_| places.iter().any(|place| !place.is_own));
         let network = match network {
             Some(network) => Some(PlannedNetwork {
@@ -139,7 +139,7 @@ pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<JobOutcome, Launch
     JobEngine::new(launch, prepared, crew, launch.ranks).map_err(prepare)?.run()
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes from the system.
 fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -151,14 +151,14 @@ fn is_this_host(name: &str, own: &str) -> bool {
     ["localhost", "127.0.0.1", "::1", own].contains(&name)
 }
 
-/// The variables that go to other hosts.
+/// The variables that are sent to other hosts.
 fn travelling(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let stays =
         |name: &str| STAY.contains(&name) || STAY_ALL.iter().any(|begin| name.starts_with(begin));
     all.filter(|(name, _)| name.to_str().is_none_or(|name| !stays(name))).collect()
 }
 
-/// Words as a shell reads them.
+/// Quotes words for a shell.
 fn command_line(words: &[OsString]) -> String {
     let quote = |word: &OsString| {
         let text = word.to_string_lossy();

@@ -1,4 +1,4 @@
-//! The network over which daemons connect to each other, as people name it.
+//! The network over which daemons connect to each other, as a user names it.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
@@ -6,7 +6,7 @@ use if_addrs::get_if_addrs;
 
 use super::list::HostsError;
 
-/// The longest name of an interface (`IFNAMSIZ`, without its end).
+/// The longest name of an interface (`IFNAMSIZ` without the terminating zero).
 const MOST_LETTERS: usize = 15;
 
 /// A network, such as `10.1.0.0/16`, one address, or an interface, such as `ib0`.
@@ -15,7 +15,7 @@ pub struct DaemonNetwork(Named);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Named {
-    /// Addresses whose first so many bits are these.
+    /// Addresses that share this many leading bits with this one.
     Addresses(IpAddr, u8),
     Interface(String),
 }
@@ -46,7 +46,7 @@ impl FromStr for DaemonNetwork {
     }
 }
 
-/// As it is read.
+/// Formats a network in the form that [`FromStr`] reads.
 impl fmt::Display for DaemonNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -57,8 +57,9 @@ impl fmt::Display for DaemonNetwork {
 }
 
 impl DaemonNetwork {
-    /// An address of this host in it: of the loopback and of IPv6 only if there is no other, and
-    /// none that holds on one link alone, which takes more than its bytes to reach.
+    /// An address of this host in the network. Loopback and IPv6 addresses are used only if there
+    /// is no other. Link-local addresses are never used: they need more than their bytes to be
+    /// reached.
     pub(super) fn own_address(&self) -> Option<IpAddr> {
         let all = get_if_addrs().unwrap_or_default();
         self.choose(all.into_iter().map(|it| (it.ip(), it.name)))
@@ -82,7 +83,7 @@ impl DaemonNetwork {
     }
 }
 
-/// An address with its first bit in front.
+/// An address as a number whose highest bit is the address's first bit.
 fn word(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(u32::from(address)) << 96,

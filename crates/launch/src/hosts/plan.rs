@@ -1,4 +1,4 @@
-//! What a daemon is told to start. Pure.
+//! The plan: everything that a daemon needs to know to start its part of a job. Pure.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -14,28 +14,28 @@ use crate::{Bind, Launch, Program};
 /// A host of the job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PlanHost {
-    /// Its name, as it was given.
+    /// Its name, as given.
     pub(super) name: String,
-    /// How many ranks it has.
+    /// The number of its ranks.
     pub(super) ranks: u32,
-    /// Whether it is the launcher's own, which needs no agent.
+    /// Whether it is the launcher's own host, which needs no agent.
     pub(super) is_own: bool,
 }
 
 /// A job and a host's part in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostPlan {
-    /// The host that this is for.
+    /// The host for which this plan is.
     pub(super) own: u32,
-    /// It starts the daemons of the hosts after it, up to here.
+    /// This host's daemon starts the daemons of the hosts after it, up to this one (exclusive).
     pub(super) until: u32,
-    /// All hosts. Their ranks follow each other.
+    /// All hosts. Ranks are numbered in this order.
     pub(super) places: Vec<PlanHost>,
-    /// A secret of the job's ranks.
+    /// The secret key of the job's ranks.
     pub(super) key: [u8; 16],
-    /// Where to connect; none: frames go through the agent.
+    /// Where to connect; `None`: frames go through the agent.
     pub(super) network: Option<PlannedNetwork>,
-    /// The command that reaches a host: followed by its name and a command line.
+    /// The command that reaches a host. The host's name and a command line are appended.
     pub(super) agent: Vec<OsString>,
     /// The command line of a daemon.
     pub(super) daemon: String,
@@ -45,33 +45,33 @@ pub(super) struct HostPlan {
     pub(super) interactive: (bool, bool),
     /// The environment of the launcher.
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// What is started.
+    /// The programs and their settings.
     pub(super) job: PlannedJob,
 }
 
-/// How a daemon connects to who has started it.
+/// How a daemon connects to its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedNetwork {
-    /// As it was named; each host has an address of its own in it.
+    /// The network as named by the user; each host has its own address in it.
     pub(super) name: String,
     pub(super) secret: Secret,
-    /// Address and port of the one that has started it.
+    /// The parent's address and port.
     pub(super) parent: String,
 }
 
-/// What of a [`Launch`] matters on other hosts.
+/// The part of a [`Launch`] that other hosts need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedJob {
     pub(super) ranks_per_node: Option<u32>,
-    /// 0: shares, 1: a CPU each, 2: none.
+    /// 0: shares, 1: one CPU each, 2: not bound.
     pub(super) bind: u8,
-    /// 0: as measured, 1: in caches, 2: past them.
+    /// 0: as measured, 1: through caches, 2: past them.
     pub(super) long_stores: u8,
     pub(super) variables: Vec<(String, String)>,
     pub(super) programs: Vec<PlannedProgram>,
 }
 
-/// A [`Program`].
+/// The counterpart of a [`Program`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedProgram {
     pub(super) ranks: u32,
@@ -90,7 +90,7 @@ impl HostPlan {
         before(host)..before((host + 1).min(self.places.len()))
     }
 
-    /// The ranks of several hosts that follow each other.
+    /// The ranks of several consecutive hosts.
     pub(super) fn ranks_of_all(&self, hosts: &Range<u32>) -> Range<u32> {
         self.ranks_of(hosts.start).start..self.ranks_of(hosts.end).start
     }
@@ -111,7 +111,7 @@ impl HostPlan {
         Duration::from_millis(self.patience_ms)
     }
 
-    /// Whether its parts fit together, so that no index is out of range.
+    /// Checks that the parts are consistent, so that no index is out of range.
     pub(super) fn check(&self) -> Result<(), Malformed> {
         let hosts = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let total: u64 = self.places.iter().map(|place| u64::from(place.ranks)).sum();
@@ -124,7 +124,7 @@ impl HostPlan {
         if fits { Ok(()) } else { Err(Malformed("a plan whose parts do not fit")) }
     }
 
-    /// What all ranks of the job run.
+    /// The programs of all ranks of the job.
     pub(super) fn programs(&self) -> Vec<Program> {
         let programs = self.job.programs.iter().map(|it| Program {
             ranks: it.ranks,
@@ -137,7 +137,7 @@ impl HostPlan {
         programs.collect()
     }
 
-    /// The rest of the job.
+    /// A launch with the job's other settings.
     pub(super) fn launch(&self) -> Launch {
         let total = self.places.iter().map(|place| place.ranks).sum();
         Launch {
@@ -159,7 +159,7 @@ impl HostPlan {
 }
 
 impl PlannedJob {
-    /// Programs that name no folder start in `folder`.
+    /// Copies the settings of a launch. Programs that name no folder start in `folder`.
     pub(super) fn new(launch: &Launch, folder: &OsString) -> PlannedJob {
         let programs = launch.all_programs().into_iter().map(|it| PlannedProgram {
             ranks: it.ranks,
@@ -190,7 +190,7 @@ impl PlannedJob {
     }
 }
 
-/// A structure as its fields, in this order.
+/// Encodes a structure as its fields, in this order.
 macro_rules! fields {
     ($structure:ident: $($field:ident),*) => {
         impl Value for $structure {

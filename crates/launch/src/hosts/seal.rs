@@ -7,11 +7,11 @@
 //!     │ proof of "daemon" ───────────────────────────► │   then frames, a seal behind each
 //! ```
 //!
-//! A proof is an HMAC-SHA256 (RFC 2104, FIPS 198-1) by the secret over who proves, the host and
-//! both nonces, so that none fits another connection, another host or the other end. The keys of
-//! the seals, one for each direction, are made in the same way. A seal is over the number of the
-//! frame and its bytes: a frame that is changed, left out, repeated or put in does not fit. Frames
-//! are not encrypted. Comparisons take as long whatever differs.
+//! A proof is an HMAC-SHA256 (RFC 2104, FIPS 198-1), keyed with the secret, over the prover's role,
+//! the host and both nonces. So no proof is valid for another connection, another host or the other
+//! end. The keys of the seals, one for each direction, are derived in the same way. A seal covers
+//! the frame's number and bytes: it does not match a frame that is changed, omitted, repeated or
+//! inserted. Frames are not encrypted. Comparisons take constant time.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use sha2::Sha256;
 
 use super::bytes::{Malformed, Value, take_bytes};
 
-/// How a hello begins. Changes with what follows.
+/// The beginning of a hello. Changes with the format of the exchange.
 const MAGIC: [u8; 8] = *b"hikyaku1";
 
 /// Bytes of a nonce, of a proof and of a seal.
@@ -32,15 +32,15 @@ pub(super) const HELLO_BYTES: usize = MAGIC.len() + 4 + SEAL_BYTES;
 /// Bytes of the answer to it.
 pub(super) const CHALLENGE_BYTES: usize = 2 * SEAL_BYTES;
 
-/// A number that is used once.
+/// A random number that is used once.
 pub(super) type Nonce = [u8; SEAL_BYTES];
 
-/// What only the launcher and the daemons of a job know. Not the key of the ranks' packets, which
-/// is in each of them.
+/// A secret that only the launcher and the daemons of a job know. It is not the key of the ranks'
+/// packets, because each packet carries that key.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Secret(pub(super) [u8; SEAL_BYTES]);
 
-/// For plans in the messages of failed assertions.
+/// Plans appear in the messages of failed assertions, so this must not print the secret.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -57,7 +57,7 @@ impl Value for Secret {
     }
 }
 
-/// A daemon's end until it is proven.
+/// A daemon's end of the exchange until it is authenticated.
 pub(super) struct Hello {
     secret: Secret,
     host: u32,
@@ -65,12 +65,12 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// Of the daemon of this host. The nonce is random.
+    /// The hello of the daemon of this host. The nonce is random.
     pub(super) fn new(secret: &Secret, host: u32, nonce: Nonce) -> Hello {
         Hello { secret: secret.clone(), host, nonce }
     }
 
-    /// The first message.
+    /// The daemon's first message.
     pub(super) fn message(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         self.host.put(&mut out);
@@ -81,7 +81,7 @@ impl Hello {
     /// The answer to a challenge, if the other end knows the secret.
     ///
     /// # Errors
-    /// It does not.
+    /// The other end does not know the secret.
     pub(super) fn answer(&self, challenge: &[u8]) -> Result<(Nonce, Seals), Malformed> {
         let mut from = challenge;
         let (of_parent, proof) = <(Nonce, Nonce)>::take(&mut from)?;
@@ -91,19 +91,19 @@ impl Hello {
     }
 }
 
-/// A parent's end until the daemon is proven.
+/// A parent's end of the exchange until the daemon is authenticated.
 pub(super) struct Challenge {
-    /// The host whose daemon the other end says it is.
+    /// The host that the other end claims.
     pub(super) host: u32,
     nonce: Nonce,
     exchange: Exchange,
 }
 
 impl Challenge {
-    /// Of whoever has sent this hello. The nonce is random.
+    /// The challenge for this hello. The nonce is random.
     ///
     /// # Errors
-    /// It is not a hello.
+    /// The bytes are not a hello.
     pub(super) fn new(secret: &Secret, hello: &[u8], nonce: Nonce) -> Result<Challenge, Malformed> {
         let mut from = hello;
         if take_bytes(&mut from, MAGIC.len())? != MAGIC {
@@ -114,7 +114,7 @@ impl Challenge {
         Ok(Challenge { host, nonce, exchange })
     }
 
-    /// The message that asks for a proof, and proves this end.
+    /// The message that proves this end and asks for the daemon's proof.
     pub(super) fn message(&self) -> Vec<u8> {
         [self.nonce, finish(self.exchange.of("parent"))].concat()
     }
@@ -122,14 +122,14 @@ impl Challenge {
     /// Checks the daemon's proof.
     ///
     /// # Errors
-    /// It does not know the secret.
+    /// The daemon does not know the secret.
     pub(super) fn check(&self, proof: &[u8]) -> Result<Seals, Malformed> {
         verify(self.exchange.of("daemon"), proof)?;
         Ok(self.exchange.seals())
     }
 }
 
-/// What both ends of a connection have said.
+/// The values that both ends of a connection have exchanged.
 struct Exchange {
     /// Keyed with the secret.
     mac: Hmac<Sha256>,
@@ -145,7 +145,7 @@ impl Exchange {
         }
     }
 
-    /// The code for one purpose.
+    /// The authentication code for one purpose.
     fn of(&self, purpose: &str) -> Hmac<Sha256> {
         self.mac.clone().chain_update(purpose).chain_update(&self.said)
     }
@@ -167,7 +167,7 @@ pub(super) struct Seals {
 /// One end of one direction.
 pub(super) struct Seal {
     mac: Hmac<Sha256>,
-    /// Frames so far.
+    /// Number of frames so far.
     count: u64,
 }
 
@@ -180,7 +180,7 @@ impl Seal {
     /// Checks the seal of the next frame.
     ///
     /// # Errors
-    /// It does not fit. Nothing that follows can be trusted.
+    /// The seal is wrong. Nothing that follows can be trusted.
     pub(super) fn check(&mut self, frame: &[u8], seal: &[u8]) -> Result<(), Malformed> {
         verify(self.of(frame), seal)
     }
@@ -212,7 +212,7 @@ mod tests {
 
     const SECRET: Secret = Secret([7; 32]);
 
-    /// Both ends of a connection to the daemon of host 3, whose nonces are filled with these.
+    /// Both ends of a connection to the daemon of host 3, with nonces filled with these bytes.
     fn connected(of_daemon: u8, of_parent: u8) -> (Nonce, Seals, Seals) {
         let hello = Hello::new(&SECRET, 3, [of_daemon; 32]);
         let challenge = Challenge::new(&SECRET, &hello.message(), [of_parent; 32]).unwrap();
@@ -221,7 +221,7 @@ mod tests {
         (proof, own, challenge.check(&proof).unwrap())
     }
 
-    /// By RFC 4231, test case 1.
+    /// The expected value is from RFC 4231, test case 1.
     #[test]
     fn codes_are_those_of_the_standard() {
         let code = finish(keyed(&[0x0b; 20]).chain_update("Hi There"));
@@ -260,10 +260,10 @@ mod tests {
             let refused = challenge(host, of_daemon, of_parent).check(&proof);
             assert!(refused.is_err(), "{host} {of_daemon} {of_parent}");
         }
-        // A parent's own proof, sent back.
+        // A parent's own proof, reflected.
         let mirrored = challenge(3, 1, 2);
         assert!(mirrored.check(&mirrored.message()[SEAL_BYTES..]).is_err());
-        // A challenge of another connection, to a daemon.
+        // A challenge of another connection, sent to a daemon.
         let hello = Hello::new(&SECRET, 3, [5; 32]);
         assert!(hello.answer(&challenge(3, 1, 2).message()).is_err());
     }

@@ -1,18 +1,18 @@
-//! The nodes of an allocation as Slurm writes them into the environment of its jobs (sbatch(1),
+//! The nodes of a Slurm allocation, parsed from the environment variables of its jobs (sbatch(1),
 //! "output environment variables"). Pure.
 
 use super::list::{HostEntry, HostsError};
 
-/// Nodes of an allocation at most: a list of a few bytes may name very many.
+/// Maximum nodes of an allocation: a list of a few bytes may name very many.
 const MOST_NODES: usize = 1 << 16;
 
 impl HostEntry {
     /// The hosts of an allocation. `nodes`: SLURM_JOB_NODELIST, such as `n[1-3,07],gpu5`. `each`:
-    /// SLURM_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE, such as `4(x3),8,2`: how many ranks each
-    /// takes, in that order.
+    /// SLURM_TASKS_PER_NODE or SLURM_JOB_CPUS_PER_NODE, such as `4(x3),8,2`: the number of ranks on
+    /// each host, in that order.
     ///
     /// # Errors
-    /// Either is no such list, or they are of different lengths.
+    /// One of them is not such a list, or their lengths differ.
     pub fn of_slurm(nodes: &str, each: &str) -> Result<Vec<HostEntry>, HostsError> {
         let wrong = |text: &str| HostsError::Allocation(text.to_owned());
         let names = expand(nodes).filter(|names| !names.is_empty()).ok_or_else(|| wrong(nodes))?;
@@ -26,7 +26,7 @@ impl HostEntry {
     }
 }
 
-/// The names of a list with ranges in brackets.
+/// Expands a list with ranges in brackets.
 fn expand(nodes: &str) -> Option<Vec<String>> {
     let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, letter) in nodes.char_indices().chain([(nodes.len(), ',')]) {
@@ -46,7 +46,7 @@ fn expand(nodes: &str) -> Option<Vec<String>> {
     (depth == 0).then_some(names)
 }
 
-/// The names of an entry, of whose brackets each has numbers and ranges.
+/// Expands one entry of the list. Each pair of brackets in it holds numbers and ranges.
 fn expand_one(entry: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = entry.split_once('[') else { return Some(vec![entry.to_owned()]) };
     let (ranges, after) = rest.split_once(']')?;
@@ -67,7 +67,7 @@ fn expand_one(entry: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The numbers of a list with repeats: `4(x3),8`.
+/// Expands a list of numbers with repeats: `4(x3),8`.
 fn counts(each: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for entry in each.split(',') {

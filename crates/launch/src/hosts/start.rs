@@ -1,5 +1,5 @@
 //! The cost of a start on many hosts, computed from the steps of the code: the tree of daemons, the
-//! frames that travel along it, and their bytes. Pure.
+//! frames along it, and their bytes. Pure.
 //!
 //! ```text
 //!   launcher ── agent ──► daemon: greeting ──►       each process starts the agents of its part
@@ -10,9 +10,9 @@
 //!            ── cards of all ──► passed on piece by piece
 //! ```
 //!
-//! Counts of frames and bytes hold for a start in which no rank is so late that the other cards are
-//! passed on without its own. Times are a model: agents of different processes do not delay each
-//! other, and a process sends one frame after the other.
+//! The counts of frames and bytes hold for a start in which no rank is so late that the other cards
+//! are passed on without its own. Times are a model: agents of different processes do not delay
+//! each other, and a process sends one frame after the other.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,79 +23,79 @@ use super::plan::{HostPlan, PlanHost, PlannedJob};
 use super::tree::{MOST_CHILDREN, parts_by};
 use crate::Launch;
 
-/// Bytes of a frame of several ranks beside what each takes.
+/// Bytes of a frame about several ranks beside the bytes per rank.
 const FRAME_HEAD: u64 = 13;
 
-/// What the steps cost.
+/// The costs of the steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StartCosts {
-    /// From a process of one host to one of another.
+    /// Latency between processes of two hosts.
     pub latency: Duration,
-    /// Bytes a second that a host sends.
+    /// Bytes per second that a host sends.
     pub bytes_per_second: f64,
-    /// What a process has to do for each frame.
+    /// Time that a process spends on each frame.
     pub frame: Duration,
-    /// What a process has to do for an address.
+    /// Time that a process spends on each address.
     pub card: Duration,
-    /// From the start of an agent to its daemon's greeting.
+    /// Time from the start of an agent to its daemon's greeting.
     pub agent: Duration,
-    /// What starting a process costs who starts it.
+    /// Time that a parent spends on starting one process.
     pub process: Duration,
-    /// From the start of a rank until its address is known.
+    /// Time from the start of a rank until its address is known.
     pub program: Duration,
 }
 
-/// A job to start: hosts without the launcher's own.
+/// A job to start. The launcher's own host is not one of its hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartedJob {
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Ranks of each.
+    /// Ranks per host.
     pub ranks: u32,
     /// Bytes of a rank's address.
     pub card_bytes: usize,
     /// Bytes of the launcher's environment.
     pub environment: usize,
-    /// Daemons that one process starts, at most.
+    /// Maximum number of daemons that one process starts.
     pub fan_out: u32,
 }
 
 impl StartedJob {
-    /// As the code does it.
+    /// A job with the code's fan-out and an environment of 4096 bytes.
     pub fn new(hosts: u32, ranks: u32, card_bytes: usize) -> StartedJob {
         StartedJob { hosts, ranks, card_bytes, environment: 4096, fan_out: MOST_CHILDREN }
     }
 }
 
-/// What a start takes.
+/// The estimated cost of a start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StartEstimate {
-    /// Daemons between the launcher and the farthest host, itself included.
+    /// Number of daemons between the launcher and the farthest host, that host's included.
     pub depth: u32,
-    /// Agents that one process starts, at most.
+    /// Maximum number of agents that one process starts.
     pub children: u32,
-    /// Frames on all links by kind: plans, that ranks were started, addresses up and down.
+    /// Plan frames on all links.
     pub plans: u64,
-    /// As above.
+    /// Frames on all links that report started ranks.
     pub started: u64,
-    /// As above.
+    /// Frames on all links that carry addresses up.
     pub cards_up: u64,
-    /// As above.
+    /// Frames on all links that carry addresses down.
     pub cards_down: u64,
-    /// Frames that the launcher sends and receives: most of all processes.
+    /// Frames that the launcher sends and receives, the most of all processes.
     pub at_launcher: u64,
     /// Bytes on all links.
     pub bytes: u64,
-    /// Bytes that a host sends, the one that sends the most.
+    /// Bytes sent by the host that sends the most.
     pub most_sent: u64,
-    /// When all ranks run, and when each host knows where all are.
+    /// When all ranks run.
     pub running: Duration,
-    /// As above.
+    /// When every host knows all addresses.
     pub known: Duration,
 }
 
 impl StartEstimate {
-    /// Of a job, at these costs.
+    /// Estimates the start of a job at these costs.
     pub fn of(job: &StartedJob, costs: &StartCosts) -> StartEstimate {
         let mut start = Start { job, costs, plan: plan_bytes(job), all: StartEstimate::default() };
         let known = start.process(0..job.hosts, Duration::ZERO, 0);
@@ -111,7 +111,7 @@ impl StartEstimate {
     }
 }
 
-/// Bytes of a plan: it names all hosts.
+/// Bytes of a plan, which names all hosts.
 fn plan_bytes(job: &StartedJob) -> u64 {
     let place = |host| PlanHost { name: format!("host{host:05}"), ranks: job.ranks, is_own: false };
     let variable = ("ENVIRONMENT".into(), "x".repeat(job.environment).into());
@@ -133,7 +133,7 @@ fn plan_bytes(job: &StartedJob) -> u64 {
     bytes.len() as u64
 }
 
-/// Bytes of the addresses of so many hosts, and frames that they take.
+/// Bytes of the address frames of so many hosts.
 fn card_bytes(job: &StartedJob, hosts: u32) -> u64 {
     let ranks = u64::from(hosts) * u64::from(job.ranks);
     ranks * (CARD_HEAD + job.card_bytes) as u64 + pieces(job, hosts) * FRAME_HEAD
@@ -156,13 +156,13 @@ impl Start<'_> {
         parts_by(self.job.fan_out, hosts, &|_| false)
     }
 
-    /// So many bytes out of a host.
+    /// The time to send so many bytes from a host.
     fn wire(&self, bytes: u64) -> Duration {
         Duration::from_secs_f64(bytes as f64 / self.costs.bytes_per_second)
     }
 
-    /// A process that starts the daemons of these hosts from `now` on: when it has the addresses
-    /// of all their ranks.
+    /// Models a process that starts the daemons of these hosts from `now` on. Returns when it has
+    /// the addresses of all their ranks.
     fn process(&mut self, hosts: Range<u32>, now: Duration, depth: u32) -> Duration {
         let (job, costs) = (*self.job, *self.costs);
         let parts = self.parts(hosts);
@@ -175,7 +175,7 @@ impl Start<'_> {
             busy = busy.max(greeted) + costs.frame + self.wire(self.plan);
             let begun = busy + costs.latency + costs.frame;
             self.all.plans += 1;
-            // The daemon starts those behind it, then its own ranks.
+            // The daemon starts the daemons behind it, then its own ranks.
             let behind = self.process(part.start + 1..part.end, begun, depth + 1);
             let agents = self.parts(part.start + 1..part.end).len() as u32;
             let started = begun + costs.process * (agents + job.ranks);
@@ -196,8 +196,8 @@ impl Start<'_> {
         known
     }
 
-    /// The addresses of all go from a process that has the first of them at `now` to these hosts,
-    /// in so many frames: when the last has all.
+    /// Models how the addresses of all ranks spread, in so many frames, from a process that has the
+    /// first frame at `now` to these hosts. Returns when the last host has all.
     fn spread(&mut self, hosts: Range<u32>, now: Duration, frames: u64) -> Duration {
         let (job, costs) = (*self.job, *self.costs);
         let parts = self.parts(hosts.clone());
@@ -216,8 +216,8 @@ impl Start<'_> {
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             self.wire(bytes / frames) * count + costs.frame * count
         };
-        // A daemon passes a frame on when it has it: the last host of the last part has its first
-        // frame after one frame to each, and its last one when its parent has sent all.
+        // A daemon passes a frame on as soon as it has it. The last host of the last part gets its
+        // first frame after one frame to each part, and its last one when its parent has sent all.
         let (first, whole) = (now + each(links) + costs.latency, now + each(links * frames));
         let taken = costs.card * job.hosts * job.ranks;
         let mut end = whole + costs.latency + taken;
@@ -247,7 +247,7 @@ mod tests {
         StartEstimate::of(&job, &COSTS)
     }
 
-    /// Nothing grows with the square of hosts or ranks, but that each host is told where all are.
+    /// No count grows with the square of hosts or ranks, except that each host gets all addresses.
     #[test]
     fn frames_follow_the_hosts() {
         for fan_out in [2, 4, 16, 64] {
@@ -282,7 +282,7 @@ mod tests {
         let (tree, one) = (of(10_000, 64, 16), of(10_000, 64, 10_000));
         assert!(tree.running < one.running / 4, "{tree:?} {one:?}");
         assert!(tree.most_sent < one.most_sent / 100, "{tree:?} {one:?}");
-        // And twice the hosts take little longer to run.
+        // Twice the hosts take little longer until all ranks run.
         let twice = of(20_000, 64, 16);
         assert!(twice.running < tree.running * 3 / 2, "{twice:?}");
     }

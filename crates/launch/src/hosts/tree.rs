@@ -1,4 +1,4 @@
-//! Who starts whose daemon. Pure.
+//! The tree of daemons: which process starts which daemon. Pure.
 //!
 //! ```text
 //!   launcher ─┬─ host 0 ─┬─ host 1        up to 16 hosts: all by the launcher;
@@ -10,16 +10,17 @@
 
 use std::ops::Range;
 
-/// Daemons that one process starts, at most; one more on either side of the launcher's own host.
+/// Maximum number of daemons that one process starts; one more on either side of the launcher's
+/// own host.
 pub(super) const MOST_CHILDREN: u32 = 16;
 
-/// Parts of a range of hosts, the first host of each to be started. A host that `is_own` is a part
-/// by itself: others cannot reach it under the name it has.
+/// Splits a range of hosts into parts; the first host of each part is started. A host that `is_own`
+/// is a part by itself: other hosts cannot reach it by its name.
 pub(super) fn parts(hosts: Range<u32>, is_own: impl Fn(u32) -> bool) -> Vec<Range<u32>> {
     parts_by(MOST_CHILDREN, hosts, &is_own)
 }
 
-/// The same by another number of children.
+/// [`parts`] with another number of children.
 pub(super) fn parts_by(
     most: u32,
     hosts: Range<u32>,
@@ -34,7 +35,7 @@ pub(super) fn parts_by(
     all
 }
 
-/// At most so many parts of about the same length.
+/// At most `most` parts of about the same length.
 fn equal_parts(hosts: Range<u32>, most: u32) -> Vec<Range<u32>> {
     let length = hosts.end.saturating_sub(hosts.start);
     let count = length.min(most);

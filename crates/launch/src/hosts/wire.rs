@@ -1,13 +1,13 @@
-//! Connections of daemons to who has started them: the gate at which a parent lets them in, the
-//! daemon's knock, and where frames go.
+//! Connections of daemons to their parents: the gate at which a parent lets them in, the daemon's
+//! knock, and the sink for frames.
 //!
 //! ```text
 //!   connect ──► gate: hello, challenge, proof ──► let in: connection and seals
 //!                 └──► refused: no proof, another secret, too late, too many, not expected
 //! ```
 //!
-//! The gate is open as long as the job. Who stands in it has sent some bytes at most, and none of
-//! its calls waits, so that a stranger delays nobody.
+//! The gate is open as long as the job. An unauthenticated connection can only have sent a few
+//! bytes, and no call of the gate blocks, so that a stranger delays nobody.
 
 use std::{
     fs::File,
@@ -25,24 +25,24 @@ use super::{
 };
 use crate::{events::EventSet, sink::OutputSink};
 
-/// How long who has connected may take to prove itself.
+/// How long a new connection may take to authenticate.
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a daemon tries: the system sends what begins a connection four times until then.
+/// How long a daemon tries to connect. The system sends the SYN four times in this time.
 pub(super) const KNOCK_LIMIT: Duration = Duration::from_secs(8);
 
-/// Connections that are not proven, at most. A process starts fewer daemons.
+/// Maximum number of unauthenticated connections. A process starts fewer daemons.
 const MOST_GUESTS: usize = 64;
 
-/// Connections that are taken at once, so that a flood leaves time for frames.
+/// Connections accepted per call, so that a flood leaves time for frames.
 const MOST_AT_ONCE: usize = 16;
 
-/// What an event is about, or one more than a guest's place.
+/// Event token of the listener. A guest's token is its place plus one.
 const LISTENER: u64 = 0;
 
-/// Where daemons of this process come in.
+/// Accepts the connections of the daemons that this process has started.
 pub(super) struct Gate {
-    /// Until no connection can be taken any more.
+    /// `None` once no connection can be accepted any more.
     listener: Option<TcpListener>,
     address: SocketAddr,
     secret: Secret,
@@ -51,28 +51,28 @@ pub(super) struct Gate {
     events: EventSet,
 }
 
-/// A connection that is not proven.
+/// An unauthenticated connection.
 struct Guest {
     stream: TcpStream,
     since: Duration,
     came: Vec<u8>,
-    /// What its hello was answered with.
+    /// The challenge that answered its hello.
     challenge: Option<Challenge>,
 }
 
-/// A daemon that was let in.
+/// An authenticated daemon's connection.
 pub(super) struct Admitted {
-    /// The host that it is of.
+    /// The daemon's host.
     pub(super) host: u32,
     pub(super) stream: TcpStream,
     pub(super) seals: Seals,
 }
 
-/// Whatever a guest has done wrong: it is not told.
+/// Any fault of a guest. The guest does not learn which.
 struct Refused;
 
 impl Gate {
-    /// At this address, at a port that the system chooses.
+    /// Listens at this address, on a port that the system chooses.
     pub(super) fn open(address: IpAddr, secret: &Secret) -> io::Result<Gate> {
         let listener = TcpListener::bind((address, 0))?;
         listener.set_nonblocking(true)?;
@@ -88,12 +88,12 @@ impl Gate {
         })
     }
 
-    /// Where it is.
+    /// The address at which it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What is to be said of strangers, if there were any. Who has not proven itself is one.
+    /// A warning about strangers, if there were any. An unauthenticated guest counts as one.
     pub(super) fn strangers(&self) -> Option<String> {
         let count = self.refused + self.guests.iter().flatten().count() as u64;
         let what = if count == 1 { "a connection" } else { "connections" };
@@ -104,8 +104,8 @@ impl Gate {
         })
     }
 
-    /// Takes in what has come, up to a daemon that is let in: to be called until there is none.
-    /// `expects`: whether that of a host is to come.
+    /// Handles ready events until a daemon is admitted: to be called until the result is `None`.
+    /// `expects`: whether the daemon of a host may connect now.
     pub(super) fn handle_ready(
         &mut self,
         now: Duration,
@@ -145,8 +145,8 @@ impl Gate {
                 {
                     continue;
                 }
-                // No descriptors, no memory: it would be ready for ever. Daemons then go on
-                // through their agents.
+                // No descriptors or no memory: the listener would stay ready for ever. Daemons
+                // then fall back to their agents.
                 Err(_) => {
                     self.events.remove(listener)?;
                     self.listener = None;
@@ -167,7 +167,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Refuses who is late.
+    /// Refuses guests that are late.
     pub(super) fn handle_time(&mut self, now: Duration) {
         for place in &mut self.guests {
             if place.as_ref().is_some_and(|guest| now >= guest.since + PROOF_LIMIT) {
@@ -177,7 +177,7 @@ impl Gate {
         }
     }
 
-    /// When `handle_time` has something to do next.
+    /// The next deadline at which `handle_time` has work to do.
     pub(super) fn poll_deadline(&self) -> Option<Duration> {
         self.guests.iter().flatten().map(|guest| guest.since + PROOF_LIMIT).min()
     }
@@ -190,7 +190,7 @@ impl AsFd for Gate {
 }
 
 impl Guest {
-    /// Reads what has come: the host whose daemon it has proven to be, and the seals.
+    /// Reads the available bytes. Returns the host and the seals once the daemon is authenticated.
     fn read(
         &mut self,
         secret: &Secret,
@@ -199,7 +199,7 @@ impl Guest {
         loop {
             let whole = if self.challenge.is_some() { SEAL_BYTES } else { HELLO_BYTES };
             let mut bytes = [0; HELLO_BYTES];
-            // Not more: behind the proof are frames.
+            // Read no further: frames may follow the proof.
             match self.stream.read(&mut bytes[..whole - self.came.len()]) {
                 Ok(0) => return Err(Refused),
                 Ok(count) => self.came.extend_from_slice(&bytes[..count]),
@@ -232,21 +232,21 @@ impl Guest {
         let nonce = random().map_err(|_| Refused)?;
         let challenge = Challenge::new(secret, hello, nonce).map_err(|_| Refused)?;
         let message = challenge.message();
-        // The first bytes of a connection always find room.
+        // A new connection always has room for its first bytes.
         let sent = expects(challenge.host)
             && self.stream.write(&message).is_ok_and(|count| count == message.len());
         sent.then_some(challenge).ok_or(Refused)
     }
 }
 
-/// What both ends of a connection want: each frame goes at once.
+/// Sets the options of a parent's end: send each frame at once, never block.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
 }
 
-/// Connects the daemon of a host to its parent. Once this has succeeded the parent takes frames
-/// from this connection alone; if it fails, from the agent.
+/// Connects the daemon of a host to its parent. After success the parent accepts frames from this
+/// connection only; after a failure, from the agent.
 pub(super) fn knock(network: &PlannedNetwork, host: u32) -> io::Result<(TcpStream, Seals)> {
     let start = Instant::now();
     let invalid =
@@ -270,8 +270,8 @@ pub(super) fn knock(network: &PlannedNetwork, host: u32) -> io::Result<(TcpStrea
     Ok((stream, seals))
 }
 
-/// Ends a daemon's connection behind its last frame. One that is closed while something has come
-/// and was not read is reset, and what is on its way to the other end is lost.
+/// Ends a daemon's connection after its last frame. Closing a socket with unread input would reset
+/// the connection, and data on its way to the other end would be lost.
 pub(super) fn hang_up(mut stream: TcpStream, limit: Duration) {
     let start = Instant::now();
     // Fails if the other end has closed it.
@@ -286,25 +286,25 @@ pub(super) fn hang_up(mut stream: TcpStream, limit: Duration) {
     }
 }
 
-/// Where frames go, sealed if that is a connection.
+/// The destination of frames; it seals them if that is a connection.
 pub(super) struct FrameSink {
     sink: OutputSink,
     seal: Option<Seal>,
 }
 
 impl FrameSink {
-    /// An agent's input, or the output of a daemon to its agent.
+    /// A sink into an agent's input, or from a daemon to its agent.
     pub(super) fn to_agent(pipe: OwnedFd) -> io::Result<FrameSink> {
         Ok(FrameSink { sink: OutputSink::new(pipe.into())?, seal: None })
     }
 
-    /// A connection.
+    /// A sink into a connection.
     pub(super) fn to_daemon(stream: &TcpStream, seal: Seal) -> io::Result<FrameSink> {
         let stream = File::from(OwnedFd::from(stream.try_clone()?));
         Ok(FrameSink { sink: OutputSink::new(stream)?, seal: Some(seal) })
     }
 
-    /// Sends a frame; it is dropped if an earlier one could not be sent.
+    /// Sends a frame. Drops it if an earlier frame could not be sent.
     pub(super) fn push(&mut self, host: u32, frame: &Frame) {
         let seal = &mut self.seal;
         self.sink.push(|out| {
@@ -322,7 +322,7 @@ impl FrameSink {
         self.sink.is_done()
     }
 
-    /// Waits until everything is sent, but not longer than this.
+    /// Waits until everything is sent, at most `limit`.
     pub(super) fn wait(&self, limit: Duration) {
         self.sink.wait(limit);
     }
@@ -341,7 +341,7 @@ mod tests {
 
     const SECRET: Secret = Secret([7; 32]);
 
-    /// How long what comes at once may take on a busy machine. Reached only by failing tests.
+    /// A limit for events that are immediate, even on a busy machine. Only failing tests reach it.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     fn gate() -> Gate {
@@ -352,7 +352,7 @@ mod tests {
         PlannedNetwork { name: "lo".into(), secret, parent: gate.address().to_string() }
     }
 
-    /// Waits for something to come and takes it in, as one who expects the daemon of host 1.
+    /// Waits for an event and handles it. Only the daemon of host 1 is expected.
     fn step(gate: &mut Gate) -> Option<Admitted> {
         let limit = Timespec::try_from(PATIENCE).unwrap();
         let count = poll(&mut [PollFd::new(&*gate, PollFlags::IN)], Some(&limit)).unwrap();
@@ -360,7 +360,7 @@ mod tests {
         gate.handle_ready(Duration::ZERO, &|host| host == 1).unwrap()
     }
 
-    /// Until so many are refused, or stand in the gate.
+    /// Handles events until so many connections are refused and so many are guests.
     fn until_strangers(gate: &mut Gate, refused: u64, guests: usize) {
         let start = Instant::now();
         while (gate.refused, gate.guests.iter().flatten().count()) != (refused, guests) {
@@ -380,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Says something at the gate.
+    /// Connects to the gate and sends bytes.
     fn say(gate: &Gate, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(gate.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -388,7 +388,7 @@ mod tests {
         stream
     }
 
-    /// A daemon's own two messages, the second given what the gate answers to the first.
+    /// Sends a daemon's hello, and returns its proof as the answer to the gate's challenge.
     fn prove(gate: &mut Gate, host: u32, nonce: [u8; 32]) -> (TcpStream, Vec<u8>) {
         let hello = Hello::new(&SECRET, host, nonce);
         let mut stream = say(gate, &hello.message());
@@ -505,7 +505,7 @@ mod tests {
         gate.handle_time(PROOF_LIMIT);
         until_strangers(&mut gate, 1 + MOST_GUESTS as u64, 0);
         assert_eq!(gate.poll_deadline(), None);
-        // Half the crowd comes back, and a daemon in the middle of it.
+        // Half the crowd comes back, with a daemon after it.
         let half: Vec<TcpStream> = (0..MOST_GUESTS / 2).map(|_| say(&gate, b"hik")).collect();
         let (mut honest, proof) = prove(&mut gate, 1, [1; 32]);
         honest.write_all(&proof).unwrap();

@@ -1,5 +1,4 @@
-//! Real processes in virtual time: the programs that `hikyaku run` starts, on a machine that is not
-//! there.
+//! Real processes in virtual time: runs the programs of `hikyaku run` on a simulated machine.
 //!
 //! ```text
 //!   launch thread                      conductor's thread              ranks' processes
@@ -9,13 +8,13 @@
 //!        └── input, output ◄──────────────────────────────────────────── print as ever
 //! ```
 //!
-//! The job is one in shared memory ([`hikyaku_shm`]) whose ranks hand the processor over where they
-//! would wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks
-//! share one processor, since only one of them has something to do at any time, and a hand-off
-//! between processors takes several times as long.
+//! The job is in shared memory ([`hikyaku_shm`]). Its ranks hand over the processor where they would
+//! wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks share
+//! one processor, because only one of them has work at any time, and a handover between processors
+//! takes several times as long.
 //!
-//! A rank's time is the sum of three parts: the costs of the host's steps, as the machine file
-//! states them; waiting; and computing, which the program states (`World::compute`) or which is
+//! A rank's time is the sum of three parts: the costs of the host's steps, as stated by the machine
+//! file; waiting; and computing, which is either stated by the program (`World::compute`) or
 //! measured here and scaled ([`Computing`]).
 
 mod ranks;
@@ -44,45 +43,45 @@ use ranks::{AsTheyCome, OneByOne};
 
 pub use hikyaku_sim::machine::Machine;
 
-/// Bytes of a message's match bits, length and protocol on the wire.
+/// Bytes on the wire for a message's match bits, length and protocol.
 const ENVELOPE_BYTES: u64 = 16;
 
-/// Events between two checks whether to go on.
+/// Events between two checks whether to continue.
 const INTERVAL: u64 = 1024;
 
-/// The most ranks of a job in virtual time: each has ports to all others, at both ends.
+/// The maximum number of ranks in virtual time: each has ports to all others, at both ends.
 pub const MAX_RANKS: u32 = 1024;
 
-/// Exit code of a job whose ranks wait for ever.
+/// The exit code of a job whose ranks wait for ever.
 const STUCK: i32 = 3;
 
-/// What computing between calls takes.
+/// The virtual time that computing between calls takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Computing {
-    /// What the program says with `World::compute`; otherwise no time.
+    /// The time that the program states with `World::compute`; otherwise none.
     #[default]
     Given,
-    /// What the processor takes for it here, times this factor. Not the same twice.
+    /// The processor time measured here, times this factor. Not reproducible.
     Measured(f64),
 }
 
 /// A job of processes on a simulated machine.
 #[derive(Debug, Clone)]
 pub struct Processes {
-    /// The program and how many times; how it is started and ended. Ranks are not bound.
+    /// The program, the number of ranks, and the settings. Ranks are not bound.
     pub launch: Launch,
-    /// The machine.
+    /// The simulated machine.
     pub machine: Machine,
     /// How messages travel within a node.
     pub memory: MemoryPath,
-    /// What computing takes.
+    /// The virtual time of computing.
     pub computing: Computing,
-    /// How many records of a trace are kept.
+    /// The maximum number of trace records.
     pub trace: usize,
 }
 
 impl Processes {
-    /// The job on a switch of 100 Gb/s, nothing computed, everything traced: for tests.
+    /// A job for tests: a switch of 100 Gb/s, no computing time, a full trace.
     ///
     /// # Panics
     /// Never: the machine is valid for any number of ranks that can be launched.
@@ -98,10 +97,10 @@ impl Processes {
         }
     }
 
-    /// Runs the job to its end, which is that of its processes.
+    /// Runs the job until its processes have ended.
     ///
     /// # Errors
-    /// The job could not be started, or the ranks do not fit the machine; nothing runs then.
+    /// The job could not be started, or the ranks do not fit the machine. No rank runs then.
     pub fn run(&self) -> Result<VirtualReport, LaunchError> {
         self.launch.check()?;
         let ranks = self.launch.ranks;
@@ -134,7 +133,7 @@ impl Processes {
         let simulation = Simulation::new(0);
         simulation.trace().records_on(self.trace);
         let carrier = self.machine.install(&simulation).carrier;
-        // Ranks read them at their first turn.
+        // Ranks read the costs at their first turn.
         stage.set_costs(&costs_of(&*carrier, &self.memory, self.computing));
         let config = Config { memory: self.memory, envelope_bytes: ENVELOPE_BYTES };
         let ranks = OneByOne(Arc::clone(stage));
@@ -175,7 +174,7 @@ impl Processes {
     }
 }
 
-/// What the conductor's thread leaves.
+/// The results of the conductor's thread.
 #[derive(Debug, Default)]
 struct ConductorResult {
     traffic: Vec<hikyaku_sim::port::RankTraffic>,
@@ -202,7 +201,7 @@ impl ConductorResult {
     }
 }
 
-/// A rank that waits for ever, in words.
+/// Describes a rank that waits for ever.
 fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
     match stage.registry().wait(rank) {
         Some(wait) if wait.polled.is_some() => {
@@ -215,15 +214,15 @@ fn what_it_waits_in(stage: &Stage, rank: u32) -> String {
     }
 }
 
-/// The ranks' processes as the launcher has started them. Signals go to these only: any rank can
-/// have written the process ids in the job's memory.
+/// The ranks' processes as started by the launcher. Only these get signals, because any rank can
+/// overwrite the process ids in the job's memory.
 #[derive(Debug, Default)]
 struct StartedProcesses(Mutex<Pids>);
 
 #[derive(Debug, Default)]
 struct Pids {
     all: Vec<(u32, Pid)>,
-    /// Whether all are to end: also those that start now.
+    /// Whether all processes must end, those that start later included.
     are_ended: bool,
 }
 
@@ -233,19 +232,19 @@ impl StartedProcesses {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.all.push((rank, pid));
         if started.are_ended {
-            // It fails only if the process has ended by itself.
+            // Fails only if the process has ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 
-    /// A rank has died: it gets no signals.
+    /// Removes a dead rank, so that it gets no signals.
     fn remove(&self, rank: u32) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.all.retain(|(other, _)| *other != rank);
     }
 
-    /// Until the job is over: ends ranks that wait for a turn although all have left or died, as
-    /// the memory says. Says which was the first.
+    /// Until the job is over, kills ranks that wait for a turn although the memory says that all
+    /// have left or died. Returns an error message about the first.
     fn end_the_forgotten(&self, stage: &Stage) -> Option<String> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pid = |rank| lock().all.iter().find(|(other, _)| *other == rank).map(|(_, pid)| *pid);
@@ -266,7 +265,7 @@ impl StartedProcesses {
         problem
     }
 
-    /// Ends what would wait for ever.
+    /// Kills ranks that would wait for ever.
     fn end(&self, stage: &Stage) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         started.are_ended = true;
@@ -276,7 +275,7 @@ impl StartedProcesses {
     }
 }
 
-/// The job's memory as its launcher needs it: time is virtual.
+/// The job's memory for the launcher, with times of waiting in virtual time.
 struct VirtualMemory<'j> {
     job: &'j Job,
     stage: &'j Stage,
@@ -307,7 +306,7 @@ impl JobMemory for VirtualMemory<'_> {
     }
 
     fn waiting(&self, rank: u32) -> Option<String> {
-        // When a rank has polled last, its own time does not tell.
+        // If the rank polled last, this call does not show what it waits for.
         if let Some(wait) = self.stage.registry().wait(rank).filter(|wait| wait.polled.is_none()) {
             return Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since));
         }
@@ -324,7 +323,7 @@ impl JobMemory for VirtualMemory<'_> {
     }
 }
 
-/// This thread, and what it starts, on one processor; as before when dropped.
+/// Binds this thread, and the processes it starts, to one processor. Restores the mask on drop.
 struct OnOneProcessor(Option<CpuSet>);
 
 impl OnOneProcessor {
@@ -332,7 +331,7 @@ impl OnOneProcessor {
         let Ok(before) = sched_getaffinity(None) else { return OnOneProcessor(None) };
         let mut one = CpuSet::new();
         one.set(sched_getcpu());
-        // Without it everything only takes longer.
+        // A failure only makes the simulation slower.
         OnOneProcessor(sched_setaffinity(None, &one).is_ok().then_some(before))
     }
 }
@@ -345,11 +344,11 @@ impl Drop for OnOneProcessor {
     }
 }
 
-/// What a rank's own steps cost on a machine: the very costs that its carrier states for ranks that
-/// are tasks, for messages as long as they are on the wire. Where each constant comes from is said
-/// in the machine's file (`hikyaku machine show`).
+/// The costs of a rank's own steps on a machine. They equal those of its carrier for ranks that are
+/// tasks, for messages as long as on the wire. The machine's file (`hikyaku machine show`) states
+/// the source of each constant.
 ///
-/// Copying is charged at the rate of messages within a node: machine files state no other.
+/// Copies are charged at the rate of messages within a node: machine files state no other.
 pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing) -> LineCosts {
     let measured = match computing {
         Computing::Given => 0,
@@ -369,40 +368,40 @@ pub fn costs_of(carrier: &dyn Carrier, memory: &MemoryPath, computing: Computing
     }
 }
 
-/// What came of a job in virtual time.
+/// The result of a job in virtual time.
 #[derive(Debug, Clone)]
 pub struct VirtualReport {
     /// How its processes ended.
     pub outcome: JobOutcome,
-    /// Each rank's time; empty if there was no simulation.
+    /// Each rank's report; empty if there was no simulation.
     pub ranks: Vec<RankReport>,
-    /// How many ranks have ever joined the job: the others' programs know nothing of hikyaku.
+    /// How many ranks have ever joined the job. The other ranks' programs do not use hikyaku.
     pub joined: u32,
-    /// Events of the simulation.
+    /// Number of events of the simulation.
     pub events: u64,
-    /// What happened: the trace of every simulation, which keeps the events up to a limit. Two runs
-    /// that did the same have the same digest.
+    /// The trace of the simulation, with the events up to a limit. Two runs that did the same have
+    /// the same digest.
     pub trace: Trace,
-    /// How long it took, in real time.
+    /// Real time of the run.
     pub wall: Duration,
 }
 
-/// Where a rank's time went, and what it sent.
+/// How a rank spent its time, and what it sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankReport {
-    /// When it left the job, or how far its time had come.
+    /// The virtual time at which it left the job, or that it has reached.
     pub time: Time,
-    /// Computing.
+    /// Time spent computing.
     pub computing: Time,
-    /// Waiting for others.
+    /// Time spent waiting for other ranks.
     pub waiting: Time,
-    /// Commands that left it: sends, puts, gets, and answers to its requests.
+    /// Commands that it sent: sends, puts, gets, and answers to get requests.
     pub messages: u64,
-    /// Their payload.
+    /// Their payload in bytes.
     pub bytes: u64,
-    /// Calls of its port that were served: commands, finds, waits.
+    /// Served calls of its port: commands, finds, waits.
     pub calls: u64,
-    /// Whether it has left the job, in order or not.
+    /// Whether it has left the job, properly or not.
     pub gone: bool,
 }
 
@@ -420,29 +419,29 @@ impl RankReport {
 }
 
 impl VirtualReport {
-    /// When the last rank ended.
+    /// The virtual time at which the last rank ended.
     pub fn end(&self) -> Time {
         self.ranks.iter().map(|rank| rank.time).max().unwrap_or_default()
     }
 
-    /// Calls of all ranks.
+    /// The calls of all ranks.
     pub fn calls(&self) -> u64 {
         self.ranks.iter().map(|rank| rank.calls).sum()
     }
 
-    /// Calls served a second of real time.
+    /// Calls served per second of real time.
     pub fn calls_per_second(&self) -> f64 {
         self.calls() as f64 / self.wall.as_secs_f64().max(1e-9)
     }
 }
 
 /// Conducts the ranks of [`hikyaku_shm::open_conducted`] until they are gone, on a network of one
-/// microsecond and 10 GB/s between nodes, a tenth of that latency within: for tests of the fabric,
+/// microsecond and 10 GB/s between nodes, a tenth of that latency within. For tests of the fabric,
 /// and for programs whose ranks are threads.
 ///
-/// Which rank runs cannot be controlled here: one thread may hold several ports, or each has one.
-/// So requests are served in order of arrival, and everything in flight is completed before the
-/// answer: time passes, and messages take the same path as between processes, but ranks are not
+/// The conductor cannot control here which rank runs: one thread may hold several ports, or each
+/// thread one. So it serves requests in order of arrival, and completes everything in flight before
+/// it answers. Time passes, and messages take the same path as between processes, but ranks are not
 /// held back until their turn.
 pub fn conduct_threads(stage: Stage) {
     let ns = Time::from_nanoseconds;
@@ -457,7 +456,7 @@ pub fn conduct_threads(stage: Stage) {
         ..LineCosts::default()
     };
     stage.set_costs(&costs);
-    // Ends with its ranks.
+    // The thread ends with the ranks.
     let _ = thread::spawn(move || conduct(stage));
 }
 
@@ -515,12 +514,12 @@ mod tests {
         let memory = VirtualMemory { job: &job, stage: &stage, started: &started };
         let [(early, first), (late, second), (stranger, other)] = [(); 3].map(|()| child());
         memory.mark_started(0, first);
-        // As any rank can write it.
+        // Any rank can write this.
         job.mark_started(0, other);
         started.end(&stage);
         memory.mark_started(1, second);
         let ends = [early, late, stranger].map(|mut child| {
-            // A signal that was sent before is the one that ends it.
+            // If the process was killed before, the earlier signal is its cause of death.
             kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
             child.wait().unwrap().signal()
         });
@@ -544,7 +543,7 @@ mod tests {
         let problem = thread::scope(|scope| {
             let looking = scope.spawn(|| started.end_the_forgotten(&stage));
             assert_eq!(process.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
-            // As the launcher does when all processes have ended.
+            // The launcher does this when all processes have ended.
             stage.end();
             looking.join().unwrap()
         });

@@ -9,17 +9,17 @@ use hikyaku_nic::time::Time;
 use hikyaku_shm::{Handed, InterfaceHost, Stage};
 use hikyaku_sim::port::Ranks;
 
-/// Ranks of which one runs at a time.
+/// Ranks of which only one runs at a time.
 #[derive(Debug)]
 pub(super) struct OneByOne<S>(pub(super) S);
 
-/// Ranks that the holder of their ports steps. Their requests are served in order of arrival.
+/// Ranks whose ports are stepped by their holder. Requests are served in order of arrival.
 #[derive(Debug, Clone)]
 pub(super) struct AsTheyCome {
     pub(super) stage: Rc<Stage>,
     /// By rank: whether it has the turn.
     pub(super) running: Rc<RefCell<Vec<bool>>>,
-    /// The ranks that continue once everything in flight has completed, when, and their answers.
+    /// The ranks that continue once everything in flight has completed: rank, time and answer.
     pub(super) answered: Rc<RefCell<Vec<(Rank, Time, ConductorAnswer)>>>,
 }
 
@@ -33,7 +33,7 @@ impl AsTheyCome {
     }
 }
 
-/// Everything but who runs is the stage's to say.
+/// The methods that only forward to the stage. The order of the ranks is not one of them.
 macro_rules! by_the_stage {
     ($stage:tt) => {
         type Host = InterfaceHost;
@@ -113,7 +113,7 @@ impl Ranks for AsTheyCome {
         now: Time,
         answer: ConductorAnswer,
     ) -> Option<(Time, ConductorRequest)> {
-        // Later: the rank is a thread, and would miss what is still in flight.
+        // Deferred: the rank is a thread, and would miss what is still in flight.
         self.answered.borrow_mut().push((rank, now, answer));
         None
     }
