@@ -1,10 +1,10 @@
 //! Descendants of ranks that outlived their parents.
 //!
 //! A process that a rank started may create a session of its own (`setsid`, a shell with job
-//! control). It is then in no rank's process group. A launcher process that exists for the job alone
-//! is therefore the *subreaper* of its descendants: when their parents end they become its children,
-//! and it can find and end them. It also reaps those that end during the job, so that a long job
-//! that starts many daemons does not fill the process table with zombies.
+//! control). It is then in no rank's process group. A launcher process that exists for the job
+//! alone is therefore the *subreaper* of its descendants: when their parents end they become its
+//! children, and it can find and end them. It also reaps those that end during the job, so that a
+//! long job that starts many daemons does not fill the process table with zombies.
 
 use std::{
     fs, io,

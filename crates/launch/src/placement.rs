@@ -8,8 +8,8 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 /// How ranks are bound to CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bind {
-    /// With at most as many ranks as CPUs, each rank gets an equal, contiguous share of them that no
-    /// other rank of the job has. With more ranks, as [`Bind::None`].
+    /// With at most as many ranks as CPUs, each rank gets an equal, contiguous share of them that
+    /// no other rank of the job has. With more ranks, as [`Bind::None`].
     ///
     /// A rank that spins for a message must not share a CPU with the rank for which it waits; that
     /// is the benefit of binding, and shares provide it. When there are as many ranks as CPUs, a

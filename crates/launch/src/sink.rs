@@ -12,8 +12,8 @@
 //!            └───────────── eventfd ◄────────────┘  "written" / "failed"
 //! ```
 //!
-//! Memory is bounded: the caller stops reading from ranks while `is_full`. Then their pipes fill up,
-//! and they wait, as they would on the file itself.
+//! Memory is bounded: the caller stops reading from ranks while `is_full`. Then their pipes fill
+//! up, and they wait, as they would on the file itself.
 
 use std::{
     fs::File,

@@ -16,9 +16,9 @@
 //! - descriptors 0, 1, 2 and the job's memory; every other descriptor of the launcher is
 //!   close-on-exec;
 //! - a process group of its own, so that its children can be ended with it;
-//! - SIGKILL when the launcher dies, from whatever cause (`PR_SET_PDEATHSIG`). The kernel binds this
-//!   to the *thread* that forked: the thread that supervises the job must start the ranks. Programs
-//!   that are set-user-id are exempt by the kernel;
+//! - SIGKILL when the launcher dies, from whatever cause (`PR_SET_PDEATHSIG`). The kernel binds
+//!   this to the *thread* that forked: the thread that supervises the job must start the ranks.
+//!   Programs that are set-user-id are exempt by the kernel;
 //! - its CPUs, and the limit on open files with which the launcher was started.
 
 use std::{

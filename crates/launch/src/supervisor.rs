@@ -15,10 +15,10 @@
 //! expires while ranks may still report.
 //!
 //! A rank that exits with code 0 without having left the job properly is no failure: it may be a
-//! program without hikyaku (`hostname`), or one that called `exit` without closing its world. But it
-//! will never answer again, so it is marked as gone. Peers that wait for it get an error instead of
-//! a hang, and decide whether the job fails. Any other exit code fails the job, even of a rank that
-//! left properly first: the program can have no other reason for it.
+//! program without hikyaku (`hostname`), or one that called `exit` without closing its world. But
+//! it will never answer again, so it is marked as gone. Peers that wait for it get an error instead
+//! of a hang, and decide whether the job fails. Any other exit code fails the job, even of a rank
+//! that left properly first: the program can have no other reason for it.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -8,10 +8,10 @@
 //!        └── input, output ◄──────────────────────────────────────────── print as ever
 //! ```
 //!
-//! The job is in shared memory ([`hikyaku_shm`]). Its ranks hand over the processor where they would
-//! wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks share
-//! one processor, because only one of them has work at any time, and a handover between processors
-//! takes several times as long.
+//! The job is in shared memory ([`hikyaku_shm`]). Its ranks hand over the processor where they
+//! would wait. [`hikyaku_sim::port`] decides when each event happens. Launcher, conductor and ranks
+//! share one processor, because only one of them has work at any time, and a handover between
+//! processors takes several times as long.
 //!
 //! A rank's time is the sum of three parts: the costs of the host's steps, as stated by the machine
 //! file; waiting; and computing, which is either stated by the program (`World::compute`) or
