@@ -1,5 +1,5 @@
-//! What a program can ask of the binary interface, and what a wrapper for Fortran tells it (MPI 5.0
-//! §20.5). There is no Fortran here: what a wrapper sets is stored, and returned on request.
+//! Queries about the binary interface, and settings by a wrapper for Fortran (MPI 5.0 §20.5). There
+//! is no Fortran here: the settings of a wrapper are stored, and returned on request.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +9,12 @@ use crate::info::{Info, needed};
 use crate::raw::{Buffer, HandleAt, Out};
 use crate::runtime::{Mpi, lock};
 
-/// What was told of Fortran.
+/// The settings for Fortran.
 #[derive(Debug, Default)]
 pub(crate) struct Fortran {
     /// Sizes of types.
     info: Option<Info>,
-    /// The bytes of true and false, a pair a size.
+    /// The bytes of true and false, one pair per size.
     booleans: Vec<Booleans>,
 }
 
@@ -27,7 +27,7 @@ impl Fortran {
     }
 }
 
-/// The state of a process.
+/// The settings of a process.
 pub(crate) type Told = Mutex<Fortran>;
 
 impl<D: Dialect> Mpi<D> {
@@ -106,7 +106,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The size of a LOGICAL that there is.
+/// Checks the size of a LOGICAL.
 fn logical_size(size: i32) -> Result<usize, Failure> {
     match size {
         1 | 2 | 4 | 8 | 16 => Ok(size as usize),

@@ -1,5 +1,5 @@
-//! Arguments that stand together in MPI: the elements of a message, a block for each rank, and the
-//! operands of a reduction.
+//! Groups of arguments in MPI: the elements of a message, a block for each rank, and the operands
+//! of a reduction.
 
 use std::rc::Rc;
 
@@ -11,15 +11,15 @@ use crate::raw::{Buffer, Handles, Numbers};
 use crate::runtime::Mpi;
 use crate::types::{Area, Plain, Type};
 
-/// A datatype as it was given: wrong only if it is looked at.
+/// A datatype argument. An invalid one is an error only when it is used.
 pub(crate) type Given = Result<Rc<Type>, Failure>;
 
-/// A datatype, or what may be one.
+/// An argument that should be a datatype.
 pub trait Found {
     /// The datatype.
     ///
     /// # Errors
-    /// There is none.
+    /// The argument is not a datatype.
     fn found(&self) -> Result<&Type, Failure>;
 }
 
@@ -54,7 +54,7 @@ impl<T: Found> Found for &T {
     }
 }
 
-/// So many elements of a type: `buf`, `count` and `datatype` of the standard.
+/// A number of elements of a type: `buf`, `count` and `datatype` of the standard.
 #[derive(Debug, Clone, Copy)]
 pub struct Elements<T = Given> {
     pub(crate) buffer: Buffer,
@@ -63,31 +63,31 @@ pub struct Elements<T = Given> {
 }
 
 impl<T: Found> Elements<T> {
-    /// What a program gave.
+    /// Wraps the program's arguments.
     #[inline(always)]
     pub fn new(buffer: Buffer, count: i64, datatype: T) -> Elements<T> {
         Elements { buffer, count, datatype }
     }
 
-    /// Whether they are MPI_IN_PLACE.
+    /// Whether the buffer is MPI_IN_PLACE.
     #[inline(always)]
     pub(crate) fn is_in_place<D: Dialect>(&self) -> bool {
         self.buffer.is_in_place::<D>()
     }
 
-    /// Their memory.
+    /// The memory of the elements.
     #[inline(always)]
     pub(crate) fn area(&self) -> Result<Area, Failure> {
         self.of_side(|failure| failure)
     }
 
-    /// The same of what goes out.
+    /// [`Elements::area`] of data to send.
     #[inline(always)]
     pub(crate) fn sent(&self) -> Result<Area, Failure> {
         self.of_side(Failure::sent)
     }
 
-    /// The same of what comes in.
+    /// [`Elements::area`] of data to receive.
     #[inline(always)]
     pub(crate) fn received(&self) -> Result<Area, Failure> {
         self.of_side(Failure::received)
@@ -98,27 +98,27 @@ impl<T: Found> Elements<T> {
         Area::of_side(self.buffer, self.count, self.datatype.found()?, of_side)
     }
 
-    /// Their memory, if it is in one piece.
+    /// The memory of the elements, if it is contiguous.
     #[inline(always)]
     pub(crate) fn plain(&self) -> Option<Plain> {
         Area::plain(self.buffer, self.count, self.datatype.found().ok()?)
     }
 
-    /// The same of so many elements for each rank.
+    /// [`Elements::plain`] of this many elements for each rank.
     #[inline(always)]
     pub(crate) fn plain_of_all(&self, comm: &Comm) -> Option<Plain> {
         let elements = self.count.checked_mul(comm.inner.size().into())?;
         Area::plain(self.buffer, elements, self.datatype.found().ok()?)
     }
 
-    /// So many for each rank.
+    /// This many elements for each rank.
     pub(crate) fn of_all(&self, comm: &Comm) -> Result<Elements<&T>, Failure> {
         let Elements { buffer, count, ref datatype } = *self;
         Ok(Elements { buffer, count: for_all(comm, count)?, datatype })
     }
 
-    /// What a rank gives; `None`: it is in its place already, which `may_be` so. `of_side` says of
-    /// a failure what it is about.
+    /// This rank's contribution. `None`: it is already in its place, which is allowed if `may_be`.
+    /// `of_side` marks a failure as one of the send side or of the receive side.
     #[inline(always)]
     pub(crate) fn own_part<D: Dialect>(
         &self,
@@ -139,22 +139,22 @@ impl<T: Found> Elements<T> {
 }
 
 impl Elements<Rc<Type>> {
-    /// The same for a function that need not keep the datatype.
+    /// Borrows the datatype, for a function that need not keep it.
     #[inline(always)]
     pub(crate) fn lent(&self) -> Elements<&Type> {
         Elements { buffer: self.buffer, count: self.count, datatype: &self.datatype }
     }
 }
 
-/// How often a type is there for all ranks.
+/// The number of elements for all ranks, at `count` each.
 pub(crate) fn for_all(comm: &Comm, count: i64) -> Result<i64, Failure> {
     count.checked_mul(comm.inner.size().into()).ok_or_else(|| {
         Failure::new(Class::Count, format!("{count} elements a rank are more than can be counted"))
     })
 }
 
-/// A block for each rank, of a type or of one each: `buf`, `counts`, `displs` and `datatype` or
-/// `types` of the standard. Displacements are in elements, or, with a type for each, in bytes.
+/// A block for each rank, of one type or of a type each: `buf`, `counts`, `displs` and `datatype`
+/// or `types` of the standard. Displacements are in elements, or in bytes with a type for each.
 #[derive(Debug, Clone)]
 pub struct Blocks<T = Given, N = Numbers> {
     pub(crate) buffer: Buffer,
@@ -164,13 +164,13 @@ pub struct Blocks<T = Given, N = Numbers> {
 }
 
 impl<T, N> Blocks<T, N> {
-    /// What a program gave.
+    /// Wraps the program's arguments.
     #[inline(always)]
     pub fn new(buffer: Buffer, counts: N, displacements: N, datatype: T) -> Blocks<T, N> {
         Blocks { buffer, counts, displacements, datatype }
     }
 
-    /// Whether they are MPI_IN_PLACE.
+    /// Whether the buffer is MPI_IN_PLACE.
     #[inline(always)]
     pub(crate) fn is_in_place<D: Dialect>(&self) -> bool {
         self.buffer.is_in_place::<D>()
@@ -178,7 +178,7 @@ impl<T, N> Blocks<T, N> {
 }
 
 impl Blocks {
-    /// Their memory; `of_side` says of a failure what it is about.
+    /// The memory of all blocks. `of_side` marks a failure as one of the send or receive side.
     pub(crate) fn areas(
         &self,
         comm: &Comm,
@@ -192,7 +192,7 @@ impl Blocks {
 }
 
 impl<D: Dialect> Blocks<Handles<D>> {
-    /// Their memory, in the same way.
+    /// The memory of all blocks, with a type for each.
     pub(crate) fn areas(
         &self,
         mpi: &Mpi<D>,
@@ -209,7 +209,7 @@ impl<D: Dialect> Blocks<Handles<D>> {
 }
 
 impl<T> Blocks<T> {
-    /// What `area` makes of each rank with its count and displacement.
+    /// Calls `area` for each rank with its count and displacement.
     fn each(
         &self,
         comm: &Comm,
@@ -224,7 +224,7 @@ impl<T> Blocks<T> {
 }
 
 impl Blocks<&Given, &Numbers> {
-    /// The block of a rank, if it is in one piece.
+    /// The block of a rank, if it is contiguous.
     #[inline(always)]
     pub(crate) fn plain(&self, rank: usize) -> Option<Plain> {
         let Blocks { buffer, counts, displacements, datatype } = self;
@@ -235,7 +235,7 @@ impl Blocks<&Given, &Numbers> {
     }
 }
 
-/// What is reduced, where the result goes, and how: `sendbuf`, `recvbuf`, `count` or `recvcounts`,
+/// The operands and the operation of a reduction: `sendbuf`, `recvbuf`, `count` or `recvcounts`,
 /// `datatype` and `op` of the standard.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<T = Given, N = i64> {
@@ -247,13 +247,13 @@ pub struct Operands<T = Given, N = i64> {
 }
 
 impl<T, N> Operands<T, N> {
-    /// What a program gave.
+    /// Wraps the program's arguments.
     #[inline(always)]
     pub fn new(out: Buffer, into: Buffer, count: N, datatype: T, op: Op) -> Operands<T, N> {
         Operands { out, into, count, datatype, op }
     }
 
-    /// Whether what is reduced is where the result goes.
+    /// Whether the operand is in the result's buffer.
     #[inline(always)]
     pub(crate) fn are_in_place<D: Dialect>(&self) -> bool {
         self.out.is_in_place::<D>()
@@ -261,7 +261,7 @@ impl<T, N> Operands<T, N> {
 }
 
 impl Operands {
-    /// This rank's elements beside the memory where the result goes.
+    /// This rank's elements, and the memory of the result.
     #[inline(always)]
     pub(crate) fn areas<D: Dialect>(self) -> Result<(Area, Area, Reducing<D>), Failure> {
         let in_place = self.are_in_place::<D>();

@@ -1,10 +1,10 @@
-//! Collectives that often complete without waiting: short data, among ranks of one node, by the
+//! Collectives that often complete without waiting: short data, among ranks of one node, on the
 //! node's shared lines.
 //!
 //! Each is described once ([`Operation`]). A blocking function begins it without a future, and
-//! makes one only if it has to wait ([`AtOnce::run`]). The non-blocking and persistent functions
-//! use a future from the start ([`AtOnce::in_flight`]). A persistent one may go by session queues
-//! instead ([`Mpi::keep_at_once`]).
+//! creates one only if it has to wait ([`AtOnce::run`]). The non-blocking and persistent functions
+//! use a future from the start ([`AtOnce::in_flight`]). A persistent operation may use session
+//! queues instead ([`Mpi::keep_at_once`]).
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -36,55 +36,54 @@ use crate::types::{Area, Landing, Plain, Type};
 /// The result of an operation.
 pub(crate) type Done = Result<(), Error>;
 
-/// The same as `coll` has it.
+/// The result of an operation in the terms of `coll`.
 type Ended = Result<(), CollError<MsgError>>;
 
-/// An operation of data that have gaps.
+/// An operation on data with gaps.
 type InPieces<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
 
 /// The ranks of an operation.
 type Ranks<'c> = coll::CommunicatorGroup<'c, RankPort>;
 
-/// An operation that may be over when it is begun.
+/// An operation that may complete when it begins.
 pub(crate) trait Operation {
-    /// The communicator that it is of.
     fn comm(&self) -> &Comm;
 
-    /// What the bytes are.
+    /// The type of the data's elements.
     fn element(&self) -> Element {
         Element::BYTE
     }
 
-    /// What this rank gives, unless it is where the result goes.
+    /// This rank's contribution, unless it is already in the result's buffer.
     fn given(&self) -> Option<Cow<'_, [u8]>> {
         None
     }
 
-    /// Where the result goes, with what is there before.
+    /// The buffer of the result, with its present contents.
     fn landing(&self) -> Landing<'_>;
 
-    /// What session queues are to do each time that it is started, if that was chosen.
+    /// The operation for session queues, if they were chosen for it.
     fn session(&self) -> Option<DenseOperation>;
 
-    /// All that this rank gives, wherever it is; of a broadcast as long as the root's.
+    /// This rank's whole contribution, wherever it is. In a broadcast it is as long as the root's.
     fn part(&self) -> Cow<'_, [u8]>;
 
-    /// Where the result goes, and how long it is.
+    /// The memory of the result.
     fn result(&self) -> &Area;
 
-    /// Whether data have gaps and are longer than a packet: they stay where they are.
+    /// Whether data have gaps and are longer than a packet. Such data are not copied as a whole.
     #[inline(always)]
     fn is_scattered(&self) -> bool {
         false
     }
 
-    /// The operation of such data.
+    /// Runs the operation on such data.
     fn in_pieces<'a>(&'a self, ranks: &'a Ranks<'a>) -> InPieces<'a> {
         let _ = ranks;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Begins it.
+    /// Begins the operation.
     fn begin<'a>(
         &'a self,
         ranks: &'a Ranks<'a>,
@@ -93,17 +92,17 @@ pub(crate) trait Operation {
     ) -> Begun<Ended, impl Future<Output = Ended> + 'a>;
 }
 
-/// A described operation that may be over when it is begun.
+/// A described operation that may complete when it begins.
 #[derive(Debug)]
 pub struct AtOnce<T>(pub(crate) T);
 
 #[expect(private_bounds, reason = "made here alone")]
 impl<T: Operation> AtOnce<T> {
-    /// Runs it to its end. A call that does nothing but wait looks more often before it lets others
-    /// go on.
+    /// Runs the operation to its end. A call that does nothing but wait polls more often before it
+    /// yields.
     ///
     /// # Errors
-    /// As of the operation.
+    /// The operation's errors.
     #[inline(always)]
     pub fn run(self) -> Result<(), Failure> {
         let (operation, comm) = (&self.0, self.0.comm());
@@ -133,14 +132,14 @@ impl<T: Operation> AtOnce<T> {
     }
 }
 
-/// What session queues do: set up once, and started again and again.
+/// An operation on session queues: set up once, and started repeatedly.
 struct Kept<T> {
     rounds: RefCell<DenseRounds>,
     operation: T,
 }
 
 impl<T: Operation> Kept<T> {
-    /// Sets it up, which all ranks do. `None`, at every rank: queues cannot do it.
+    /// Sets up the queues on all ranks. `None` at every rank if queues cannot do the operation.
     fn new(operation: T, dense: DenseOperation) -> Result<Option<Kept<T>>, Error> {
         let call = DenseCall { operation: dense, bytes: operation.part().len() };
         let rounds = DenseRounds::new(&operation.comm().inner, call, operation.result().len())?;
@@ -176,9 +175,9 @@ impl<T: Operation> Round for Kept<T> {
     }
 }
 
-/// Blocking ones of data without gaps, which nothing has to describe.
+/// Fast paths of blocking calls on data without gaps. They need no description.
 impl<D: Dialect> Mpi<D> {
-    /// MPI_Allreduce by an operation of the standard. `None`: [`Mpi::allreduce`] says what it is.
+    /// MPI_Allreduce with a predefined operation. `None`: call [`Mpi::allreduce`] instead.
     #[inline(always)]
     pub fn allreduce_at_once(
         &self,
@@ -194,7 +193,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_allreduce(&ranks, by, data, reduction)))
     }
 
-    /// MPI_Scan by an operation of the standard. `None`: [`Mpi::scan`] says what it is.
+    /// MPI_Scan with a predefined operation. `None`: call [`Mpi::scan`] instead.
     #[inline(always)]
     pub fn scan_at_once(
         &self,
@@ -207,7 +206,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_scan(&ranks, by, place.bytes_mut(), reduction)))
     }
 
-    /// MPI_Exscan by an operation of the standard. `None`: [`Mpi::exscan`] says what it is.
+    /// MPI_Exscan with a predefined operation. `None`: call [`Mpi::exscan`] instead.
     #[inline(always)]
     pub fn exscan_at_once(
         &self,
@@ -221,7 +220,7 @@ impl<D: Dialect> Mpi<D> {
         let mut own = [0; SHORT];
         let data = match (out.is_in_place::<D>(), comm.inner.rank()) {
             (true, _) => place.bytes_mut(),
-            // What is at rank 0 stays as it was.
+            // The result's buffer at rank 0 must not change.
             (false, 0) => {
                 let data = own.get_mut(..place.len())?;
                 data.copy_from_slice(Area::plain(out, count, datatype)?.bytes());
@@ -236,8 +235,8 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_exscan(&ranks, comm.inner.choices().exscan, data, reduction)))
     }
 
-    /// MPI_Reduce_scatter_block out of place, by an operation of the standard. `None`:
-    /// [`Mpi::reduce_scatter_block`] says what it is.
+    /// MPI_Reduce_scatter_block out of place, with a predefined operation. `None`: call
+    /// [`Mpi::reduce_scatter_block`] instead.
     #[inline(always)]
     pub fn reduce_scatter_block_at_once(
         &self,
@@ -257,8 +256,8 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_reduce_scatter_block(&ranks, by, data, place, reduction)))
     }
 
-    /// MPI_Reduce_scatter out of place, by an operation of the standard. `None`:
-    /// [`Mpi::reduce_scatter`] says what it is.
+    /// MPI_Reduce_scatter out of place, with a predefined operation. `None`: call
+    /// [`Mpi::reduce_scatter`] instead.
     #[inline(always)]
     pub fn reduce_scatter_at_once(
         &self,
@@ -282,7 +281,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_reduce_scatter(&ranks, by, data, lengths, place, reduction)))
     }
 
-    /// MPI_Allgather. `None`: [`Mpi::allgather`] says what it is.
+    /// MPI_Allgather. `None`: call [`Mpi::allgather`] instead.
     #[inline(always)]
     pub fn allgather_at_once(
         &self,
@@ -300,8 +299,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_allgather(&ranks, by, given, all.bytes_mut())))
     }
 
-    /// MPI_Allgatherv of blocks that lie one after the other. `None`: [`Mpi::allgatherv`] says what
-    /// it is.
+    /// MPI_Allgatherv of consecutive blocks. `None`: call [`Mpi::allgatherv`] instead.
     #[inline(always)]
     pub fn allgatherv_at_once(
         &self,
@@ -329,7 +327,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_allgatherv(&ranks, by, given, all.bytes_mut(), lengths)))
     }
 
-    /// MPI_Alltoallv out of place among few ranks. `None`: [`Mpi::alltoallv`] says what it is.
+    /// MPI_Alltoallv out of place among few ranks. `None`: call [`Mpi::alltoallv`] instead.
     #[inline(always)]
     pub fn alltoallv_at_once(
         &self,
@@ -354,7 +352,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_alltoallv(&ranks, by, parts, places)))
     }
 
-    /// MPI_Alltoall out of place. `None`: [`Mpi::alltoall`] says what it is.
+    /// MPI_Alltoall out of place. `None`: call [`Mpi::alltoall`] instead.
     #[inline(always)]
     pub fn alltoall_at_once(
         &self,
@@ -372,7 +370,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_alltoall(&ranks, by, parts.bytes(), places.bytes_mut())))
     }
 
-    /// MPI_Gather. `None`: [`Mpi::gather`] says what it is.
+    /// MPI_Gather. `None`: call [`Mpi::gather`] instead.
     #[inline(always)]
     pub fn gather_at_once(
         &self,
@@ -397,7 +395,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_gather(&ranks, by, given, all, root)))
     }
 
-    /// MPI_Scatter. `None`: [`Mpi::scatter`] says what it is.
+    /// MPI_Scatter. `None`: call [`Mpi::scatter`] instead.
     #[inline(always)]
     pub fn scatter_at_once(
         &self,
@@ -422,7 +420,7 @@ impl<D: Dialect> Mpi<D> {
         Some(end(comm, begin_scatter(&ranks, by, all, place, root)))
     }
 
-    /// MPI_Reduce by an operation of the standard. `None`: [`Mpi::reduce`] says what it is.
+    /// MPI_Reduce with a predefined operation. `None`: call [`Mpi::reduce`] instead.
     #[inline(always)]
     pub fn reduce_at_once(
         &self,
@@ -444,16 +442,16 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Ranks up to which lists of parts take no memory of their own.
+/// Lists of parts for up to so many ranks need no allocation.
 const FEW: usize = 8;
 
 const NO_PART: Part<'static, u8> = Part::Whole(&[]);
 const NO_PLACE: Place<'static, u8> = Place::Whole(&mut []);
 
-/// Bytes up to which a copy takes no memory of its own.
+/// Copies of up to so many bytes need no allocation.
 const SHORT: usize = 256;
 
-/// What a rank gives to a reduction whose result it gets.
+/// The operand of a reduction whose result this rank gets.
 #[inline(always)]
 fn operand<'a, D: Dialect>(
     out: Buffer,
@@ -468,7 +466,7 @@ fn operand<'a, D: Dialect>(
     })
 }
 
-/// A reduction by an operation of the standard, and what it is of.
+/// A reduction with a predefined operation, and its element type.
 #[inline(always)]
 fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
     let Op::Predefined(op) = op else { return None };
@@ -478,7 +476,7 @@ fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
     Some((Reduction { combine, commutative: true, width, combination }, element_of(basic)))
 }
 
-/// The place of a result in which a rank's own data are, the reduction, and what it is of.
+/// The result's memory with this rank's data in it, the reduction, and its element type.
 #[inline(always)]
 fn placed<D: Dialect>(operands: Operands<&Given>) -> Option<(Plain, Reduction<Kernel>, Element)> {
     let Operands { out, into, count, datatype, op } = operands;
@@ -491,7 +489,7 @@ fn placed<D: Dialect>(operands: Operands<&Given>) -> Option<(Plain, Reduction<Ke
     Some((place, reduction, element))
 }
 
-/// Bytes of so many counts of elements.
+/// The bytes of each count of elements.
 #[inline(always)]
 fn lengths_of(
     counts: &Numbers,
@@ -505,7 +503,7 @@ fn lengths_of(
 
 #[expect(private_bounds, reason = "made here alone")]
 impl<D: Dialect> Mpi<D> {
-    /// Keeps what describes an operation, to be started: as [`Mpi::keep`], or by session queues.
+    /// Keeps the description of an operation to be started, as [`Mpi::keep`] or on session queues.
     pub fn keep_at_once<T: Operation + 'static>(
         &self,
         comm: &Rc<Comm>,
@@ -534,8 +532,8 @@ fn run_in_pieces<T: Operation>(operation: &T, ranks: &Ranks<'_>) -> Result<(), F
     Ok(done?)
 }
 
-/// The end of a blocking one. What is done at once is one word: a result that is moved about costs
-/// as much as the rest.
+/// Completes a blocking call. The result of an operation that completes at once is one word: moving
+/// a larger result would cost as much as the rest.
 #[inline(always)]
 fn end(comm: &Comm, begun: Begun<Ended, impl Future<Output = Ended>>) -> Result<(), Failure> {
     let done = match begun {
@@ -556,7 +554,7 @@ fn wait(comm: &Comm, future: impl Future<Output = Ended>) -> Result<(), Failure>
 #[derive(Debug)]
 pub struct Barrier {
     pub(crate) comm: Rc<Comm>,
-    /// Where nothing goes.
+    /// An empty area.
     pub(crate) area: Area,
 }
 
@@ -650,7 +648,7 @@ impl Operation for Broadcast {
 #[derive(Debug)]
 pub struct Allgather {
     pub(crate) comm: Rc<Comm>,
-    /// This rank's part, unless it is in its place.
+    /// This rank's part, unless it is already in its place.
     pub(crate) mine: Option<Area>,
     pub(crate) all: Area,
 }
@@ -716,7 +714,7 @@ impl Operation for Allgather {
 #[derive(Debug)]
 pub struct Allreduce<D: Dialect> {
     pub(crate) comm: Rc<Comm>,
-    /// This rank's elements, and where the result goes.
+    /// This rank's elements, and the memory of the result.
     pub(crate) from: Area,
     pub(crate) into: Area,
     pub(crate) reducing: Reducing<D>,

@@ -1,7 +1,7 @@
 //! Attributes of objects, and their keys (MPI 5.0 §7.7).
 //!
-//! A key is a number from 1,024 on that this library gives out, for one kind of object, or one of
-//! the standard's predefined keys, for communicators.
+//! A key is a number. Keys that the library assigns start at 1,024 and are for one kind of object.
+//! The standard's predefined keys are for communicators.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::raw::Out;
 use crate::runtime::{Mpi, lock};
 use crate::types::Type;
 
-/// MPI_TAG_UB and its kin, as MPI 5.0's interface numbers them.
+/// MPI_TAG_UB and the other predefined keys, as MPI 5.0's interface numbers them.
 const TAG_UB: i32 = 501;
 const IO: i32 = 502;
 const HOST: i32 = 503;
@@ -52,7 +52,7 @@ impl Attributes {
         self.0.borrow().iter().find(|it| it.number == number).cloned()
     }
 
-    /// Moves them away.
+    /// Moves the attributes out.
     pub(crate) fn take(&self) -> Attributes {
         Attributes(RefCell::new(self.0.take()))
     }
@@ -66,7 +66,7 @@ impl Attributes {
     }
 }
 
-/// An object that has attributes: what it is, and its handle.
+/// The owner of attributes: its kind, and its handle.
 pub(crate) type Owner = (Object, Handle);
 
 impl<D: Dialect> Mpi<D> {
@@ -83,7 +83,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Attributes with the key stay (MPI 5.0 §7.7.2).
+    /// Existing attributes with the key remain (MPI 5.0 §7.7.2).
     fn free_keyval(&self, object: Object, keyval: Out<i32>) -> Result<(), Failure> {
         let number = D::keyval(keyval.get());
         self.keyval(object, number)?;
@@ -175,7 +175,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Deletes all attributes of an object that goes, the last first.
+    /// Deletes all attributes of an object that is freed, the last first.
     pub(crate) fn delete_attributes(
         &self,
         of: Owner,
@@ -188,15 +188,16 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// Copies the attributes of an object to its duplicate, as their keys say. If a function of the
-    /// program refuses there is no duplicate (MPI 5.0 §7.4.2): what it had is deleted.
+    /// Copies the attributes of an object to its duplicate, as their keys demand. If a copy
+    /// function of the program fails, there is no duplicate (MPI 5.0 §7.4.2): its attributes are
+    /// deleted.
     pub(crate) fn copy_attributes(
         &self,
         from: (Owner, &Attributes),
         (owner, to): (Owner, &Attributes),
     ) -> Result<(), Failure> {
         self.copy_all(from, to).inspect_err(|_| {
-            // The program hears of the first function that has refused.
+            // The error that the program gets is that of the first failed function.
             let _ = self.delete_attributes(owner, to);
         })
     }
@@ -221,7 +222,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// The address of a predefined attribute; `None`: it is not set.
+    /// The address of a predefined attribute; `None` if it is not set.
     fn predefined_attribute(&self, number: i32) -> Result<Option<usize>, Failure> {
         let value = match number {
             TAG_UB => i32::MAX,
@@ -317,7 +318,7 @@ keyvals! {
     Win: win_create_keyval win_free_keyval;
 }
 
-/// What a function of the program has returned.
+/// Converts the return code of a function of the program.
 pub(crate) fn refused<D: Dialect>(what: &str, code: i32) -> Result<(), Failure> {
     if code == 0 {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Buffered mode: sends of copies, which the program need not wait for (MPI 5.0 §3.4, §3.6).
+//! Buffered mode: sends of copies for which the program need not wait (MPI 5.0 §3.4, §3.6).
 //!
-//! The library allocates room for the copies itself. So an attached buffer limits nothing, whether
-//! or not it is MPI_BUFFER_AUTOMATIC; it is only kept until it is detached. What matters is whose
-//! buffer it is: a communicator's is flushed on its own, those of sessions and of the process are
-//! flushed together.
+//! The library allocates the memory for the copies itself. So an attached buffer limits nothing,
+//! whether or not it is MPI_BUFFER_AUTOMATIC; its address is only kept until it is detached. Only
+//! its owner matters: the messages of a communicator with its own buffer are flushed separately,
+//! those of sessions and of the process together.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,9 +24,9 @@ use crate::types::Type;
 /// The buffer of an object, and the messages that are sent through it.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// What was attached: address and bytes.
+    /// The attached buffer: address and bytes.
     attached: RefCell<Option<(usize, usize)>>,
-    /// Sends that are not complete.
+    /// The sends that are not complete.
     open: RefCell<Vec<Rc<Request>>>,
 }
 
@@ -46,20 +46,20 @@ impl Outbox {
         Ok(())
     }
 
-    /// The sends that are not complete.
+    /// Takes the sends that are not complete.
     fn take_open(&self) -> Vec<Rc<Request>> {
         let mut open = self.open.take();
         open.retain(|request| !request.is_complete());
         open
     }
 
-    /// Waits for them.
+    /// Waits for all sends.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         wait_for_all(&self.open.take())
     }
 
-    /// Gives back what was attached, when all messages that went through `sent` are gone; also when
-    /// one has failed.
+    /// Returns the attached buffer once all messages through `sent` are sent, even if one has
+    /// failed.
     fn detach(&self, sent: &Outbox, (buffer, size): (Out<usize>, NumberAt)) -> Result<(), Failure> {
         let text = "no buffer is attached";
         let attached = self.attached.borrow_mut().take();
@@ -78,7 +78,7 @@ impl Default for Outbox {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// A send of a copy, which the program need not wait for.
+    /// Sends a copy. The program need not wait for it.
     pub(crate) fn send_copy(&self, message: &Outgoing, comm: &Rc<Comm>) -> Result<(), Failure> {
         let Some(to) = message.to else { return Ok(()) };
         let mut bytes = message.area.data().into_owned().into_boxed_slice();
@@ -96,7 +96,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Through which buffer a communicator sends.
+    /// The outbox that a communicator uses.
     fn outbox_of<'a>(&'a self, comm: &'a Comm) -> &'a Outbox {
         let has_own = comm.buffered.attached.borrow().is_some();
         if has_own { &comm.buffered } else { &self.state.buffered }
@@ -145,7 +145,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_request(Request::persistent(comm, start), &request)
     }
 
-    /// A request that is complete when what is sent through a buffer is.
+    /// Creates a request that completes with the open sends of an outbox.
     fn iflush(&self, outbox: &Outbox, request: &HandleAt<D>) -> Result<(), Failure> {
         let open = outbox.take_open();
         outbox.open.replace(open.clone());
@@ -157,7 +157,7 @@ impl<D: Dialect> Mpi<D> {
         self.state.buffered.attach(buffer, size)
     }
 
-    /// MPI_Buffer_detach: when all buffered messages are sent.
+    /// MPI_Buffer_detach: waits until all buffered messages are sent.
     pub fn buffer_detach(&self, buffer: Out<usize>, size: NumberAt) -> Result<(), Failure> {
         self.state.buffered.detach(&self.state.buffered, (buffer, size))
     }

@@ -13,15 +13,15 @@ use crate::failure::Failure;
 use crate::raw::Buffer;
 use crate::runtime::outside;
 
-/// A function of the program's: an address.
+/// The address of a function of the program.
 ///
 /// # Errors
-/// It is null.
+/// The address is null.
 pub(crate) fn function(address: usize, argument: &str) -> Result<usize, Failure> {
     if address == 0 { Err(Failure::null(argument)) } else { Ok(address) }
 }
 
-/// A reduction of the program's own (MPI 5.0 §6.9.5), called with `length` elements of a type.
+/// Calls a reduction function of the program (MPI 5.0 §6.9.5) on `length` elements of a type.
 pub(crate) fn reduce<D: Dialect>(
     function: usize,
     is_large: bool,
@@ -47,7 +47,7 @@ pub(crate) fn reduce<D: Dialect>(
     }
 }
 
-/// An error handler of the program's own (MPI 5.0 §9.3.1).
+/// Calls an error handler of the program (MPI 5.0 §9.3.1).
 pub(crate) fn handle_error<D: Dialect>(
     function: usize,
     (object, number): (Object, Handle),
@@ -58,12 +58,12 @@ pub(crate) fn handle_error<D: Dialect>(
     let function: *const () = std::ptr::with_exposed_provenance(function);
     // SAFETY: the program gave this address to MPI_Comm_create_errhandler, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Handler<D::Handle>>(function) };
-    // What follows the two arguments is nothing, as the standard leaves to us.
+    // No further arguments: the standard leaves them to the implementation.
     outside(|| call(&mut handle, &mut code));
 }
 
-/// A function that copies an attribute (MPI 5.0 §7.7.2): its code, and the value for the duplicate
-/// if there is to be one.
+/// Calls a function that copies an attribute (MPI 5.0 §7.7.2). Returns its code, and the
+/// duplicate's value if it gets one.
 pub(crate) fn copy_attribute<D: Dialect>(
     function: usize,
     (object, number): (Object, Handle),
@@ -81,7 +81,7 @@ pub(crate) fn copy_attribute<D: Dialect>(
     (code, (flag != 0).then_some(copied))
 }
 
-/// A function that deletes an attribute (MPI 5.0 §7.7.2): its code.
+/// Calls a function that deletes an attribute (MPI 5.0 §7.7.2). Returns its code.
 pub(crate) fn delete_attribute<D: Dialect>(
     function: usize,
     (object, number): (Object, Handle),
@@ -97,7 +97,7 @@ pub(crate) fn delete_attribute<D: Dialect>(
     outside(|| call(handle, keyval, value, state))
 }
 
-/// The status of a generalised request (MPI 5.0 §13.2), asked of the program; its code.
+/// Asks the program for the status of a generalised request (MPI 5.0 §13.2). Returns its code too.
 pub(crate) fn query<D: Dialect>(function: usize, state: usize) -> (i32, Status) {
     type Query<S> = extern "C" fn(usize, *mut S) -> c_int;
     let function: *const () = std::ptr::with_exposed_provenance(function);
@@ -109,7 +109,7 @@ pub(crate) fn query<D: Dialect>(function: usize, state: usize) -> (i32, Status) 
     (code, D::status(&status))
 }
 
-/// The end of a generalised request; the program's code.
+/// Frees a generalised request. Returns the program's code.
 pub(crate) fn free(function: usize, state: usize) -> i32 {
     type Free = extern "C" fn(usize) -> c_int;
     let function: *const () = std::ptr::with_exposed_provenance(function);
@@ -118,7 +118,7 @@ pub(crate) fn free(function: usize, state: usize) -> i32 {
     outside(|| call(state))
 }
 
-/// A generalised request is to be cancelled; the program's code.
+/// Cancels a generalised request. Returns the program's code.
 pub(crate) fn cancel(function: usize, state: usize, is_complete: bool) -> i32 {
     type Cancel = extern "C" fn(usize, c_int) -> c_int;
     let function: *const () = std::ptr::with_exposed_provenance(function);

@@ -2,8 +2,8 @@
 //!
 //! Each is described once, as a future over memory of the program, or as an operation that may
 //! complete before it needs one (`at_once`). A blocking function runs it to its end, a non-blocking
-//! one leaves it in flight, and a persistent one keeps the description. The table says which of the
-//! three each function of the shared libraries does.
+//! function leaves it in flight, and a persistent function keeps the description. The table states
+//! which of the three each function of the shared libraries does.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -22,10 +22,10 @@ use crate::requests::{Request, RequestState, Start};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
-/// What comes of describing an operation: a future that does it, or what is wrong with the call.
+/// A described operation: a future that runs it, or the error in the call's arguments.
 pub(crate) type Described<F> = Result<F, Failure>;
 
-/// A root that exists.
+/// Checks the rank of a root.
 #[inline(always)]
 pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
     let size = comm.inner.size();
@@ -36,7 +36,7 @@ pub(crate) fn root_of(comm: &Comm, root: i32) -> Result<u32, Failure> {
     })
 }
 
-/// An operation on elements that may be in flight.
+/// Runs an operation on elements that may be in flight.
 pub(crate) async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R) -> R {
     let mut landing = area.landing();
     let result = act(landing.bytes()).await;
@@ -44,7 +44,7 @@ pub(crate) async fn landed<R>(area: &Area, act: impl AsyncFnOnce(&mut [u8]) -> R
     result
 }
 
-/// The same of elements of which there may be none.
+/// [`landed`] for elements that may be absent.
 async fn landed_if<R>(area: Option<&Area>, act: impl AsyncFnOnce(Option<&mut [u8]>) -> R) -> R {
     match area {
         None => act(None).await,
@@ -53,8 +53,8 @@ async fn landed_if<R>(area: Option<&Area>, act: impl AsyncFnOnce(Option<&mut [u8
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// The ranks of a communicator as an operation sees them. A call that does nothing but wait
-    /// looks more often before it lets others go on.
+    /// The ranks of a communicator for an operation. A call that does nothing but wait polls more
+    /// often before it yields.
     #[inline]
     fn ranks_of<'c>(&self, comm: &'c Comm) -> coll::CommunicatorGroup<'c, RankPort> {
         if self.is_waiting { comm.inner.waiting_group() } else { comm.inner.group() }
@@ -68,7 +68,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(done?)
     }
 
-    /// Leaves it in flight.
+    /// Leaves an operation in flight.
     pub fn leave(
         &self,
         comm: &Rc<Comm>,
@@ -79,21 +79,21 @@ impl<D: Dialect> Mpi<D> {
         self.add_request(Request::new(Rc::clone(comm), RequestState::Task(task)), &request)
     }
 
-    /// Keeps what describes it, to be started. It has contexts of its own: ranks make such
-    /// operations in the same order, and may start them in any (MPI 4.1 §7.13).
+    /// Keeps the description of an operation to be started. It has contexts of its own: ranks
+    /// create such operations in the same order, but may start them in any order (MPI 4.1 §7.13).
     pub fn keep<F: Future<Output = Done> + 'static>(
         &self,
         comm: &Rc<Comm>,
         describe: impl Fn(&Mpi<D>, Rc<Comm>) -> Described<F> + 'static,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        // What is wrong with the call is said now.
+        // Report errors in the arguments now.
         describe(self, Rc::clone(comm))?;
         let start = self.starts_task(self.apart(comm)?, describe);
         self.add_request(Request::persistent(Rc::clone(comm), start), &request)
     }
 
-    /// What starts such an operation, on contexts of its own.
+    /// The function that starts such an operation, on contexts of its own.
     pub(crate) fn starts_task<F: Future<Output = Done> + 'static>(
         &self,
         apart: Rc<Comm>,
@@ -336,7 +336,7 @@ impl<D: Dialect> Mpi<D> {
         let root = root_of(&comm, root)?;
         let is_root = comm.inner.rank() == root;
         if !is_root {
-            // There is nowhere to put a result.
+            // This rank has no result buffer.
             operands.into = operands.out;
         }
         let (from, into, reducing) = operands.areas::<D>()?;
@@ -372,7 +372,7 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
-    /// MPI_Exscan. What is at rank 0 stays as it was.
+    /// MPI_Exscan. The buffer of rank 0 does not change.
     pub fn exscan(
         &self,
         operands: Operands,
@@ -446,7 +446,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Blocks of any kind from all to all.
+/// Exchanges blocks of any kind among all ranks.
 async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -> Done {
     let by = comm.inner.choices().for_unequal_parts().alltoall;
     let group = comm.inner.group();
@@ -471,10 +471,10 @@ async fn exchange(comm: Rc<Comm>, parts: Option<Vec<Area>>, places: Vec<Area>) -
     Ok(done?)
 }
 
-// Collectives of data with gaps that lie as they are: what goes to each rank and comes from it is
-// packed and unpacked a packet at a time. Other ranks need not know of it.
+// Collectives on data with gaps that stay in place: the data for and from each rank are packed and
+// unpacked one packet at a time. Other ranks need not know of it.
 
-/// The ranks of an operation, and this one's place among them.
+/// The ranks of an operation, and this rank's index.
 type Ranks<'c> = (&'c coll::CommunicatorGroup<'c, RankPort>, u32);
 
 /// Whether some data with gaps are longer than a packet.
@@ -482,8 +482,8 @@ pub(crate) fn are_scattered<'a>(areas: impl IntoIterator<Item = &'a Area>) -> bo
     areas.into_iter().any(Area::is_scattered)
 }
 
-/// Puts this rank's part for itself in its place, if it has gaps and fits. What an algorithm puts
-/// there otherwise, or calls wrong.
+/// Copies this rank's part for itself to its place and returns `None`, if it has gaps and fits.
+/// Otherwise returns the data, and the algorithm copies it or reports the wrong length.
 pub(crate) fn unless_put<'a>(part: Option<&'a Area>, place: &Area) -> Option<Cow<'a, [u8]>> {
     let part = part?;
     if part.memory().is_none() && part.len() == place.len() {
@@ -493,7 +493,7 @@ pub(crate) fn unless_put<'a>(part: Option<&'a Area>, place: &Area) -> Option<Cow
     Some(part.data())
 }
 
-/// Puts this rank's part for itself in its place. `false`: they differ in length.
+/// Copies this rank's part for itself to its place. `false` if their lengths differ.
 fn put_own(part: &Area, place: &Area) -> bool {
     let fits = part.len() == place.len();
     if fits {
@@ -502,7 +502,7 @@ fn put_own(part: &Area, place: &Area) -> bool {
     fits
 }
 
-/// Gathers blocks of any lengths. `None`: the data go in one piece.
+/// Gathers blocks of any lengths with gaps. `None`: gather them as contiguous data.
 pub(crate) async fn gathered(
     (ranks, own): Ranks<'_>,
     by: Option<gather::Algorithm>,
@@ -525,7 +525,7 @@ pub(crate) async fn gathered(
     Some(done.map_err(Error::from))
 }
 
-/// Scatters, in the same way.
+/// Scatters blocks of any lengths with gaps. `None`: scatter them as contiguous data.
 pub(crate) async fn scattered(
     (ranks, own): Ranks<'_>,
     by: Option<scatter::Algorithm>,
@@ -548,7 +548,7 @@ pub(crate) async fn scattered(
     Some(done.map_err(Error::from))
 }
 
-/// Exchanges parts among all, in the same way.
+/// Exchanges parts with gaps among all ranks. `None`: exchange them as contiguous data.
 pub(crate) async fn exchanged(
     (ranks, own): Ranks<'_>,
     by: Option<alltoall::Algorithm>,
@@ -567,7 +567,7 @@ pub(crate) async fn exchanged(
     Some(done.map_err(Error::from))
 }
 
-/// Exchanges parts among all in their place, in the same way.
+/// [`exchanged`] in place.
 pub(crate) async fn exchanged_in_place(
     ranks: &coll::CommunicatorGroup<'_, RankPort>,
     places: &[Area],

@@ -20,22 +20,22 @@ use crate::requests::{Request, RequestState};
 use crate::runtime::Mpi;
 use crate::topology::Topology;
 
-/// MPI_COMM_TYPE_SHARED and its kin, as MPI 5.0's interface numbers them.
+/// MPI_COMM_TYPE_SHARED and related constants, as MPI 5.0's interface numbers them.
 const TYPE_SHARED: i32 = 221;
 const TYPE_HW_UNGUIDED: i32 = 222;
 const TYPE_HW_GUIDED: i32 = 223;
 const TYPE_RESOURCE_GUIDED: i32 = 224;
 
-/// The key of an info object that names a resource, and the one resource that there is.
+/// The info key that names a resource, and the only resource that is supported.
 const RESOURCE: &str = "mpi_hw_resource_type";
 const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 /// A communicator of a program.
 #[derive(Debug)]
 pub struct Comm {
-    /// Whom its messages go to: its ranks, or those of the other group.
+    /// The destinations of its messages: its ranks, or those of the remote group.
     pub(crate) inner: Communicator,
-    /// What it has beside if it joins two groups.
+    /// The two groups of an intercommunicator.
     pub(crate) inter: Option<Intercommunicator>,
     pub(crate) handle: Cell<Handle>,
     pub(crate) name: RefCell<String>,
@@ -46,7 +46,7 @@ pub struct Comm {
     pub(crate) buffered: Outbox,
 }
 
-/// What a communicator is made of.
+/// The basis of a communicator.
 #[derive(Debug)]
 pub(crate) enum Inner {
     /// One group.
@@ -68,7 +68,7 @@ impl From<Intercommunicator> for Inner {
 }
 
 impl Comm {
-    /// A communicator, with the error handler of the one that it was made from.
+    /// A communicator with the error handler of its parent.
     pub(crate) fn of(inner: impl Into<Inner>, name: &str, handler: Handler) -> Comm {
         let (inner, inter) = match inner.into() {
             Inner::Among(inner) => (inner, None),
@@ -87,7 +87,8 @@ impl Comm {
         }
     }
 
-    /// Which rank of it this one is, for people; and which of the job, if it has not all of that.
+    /// This rank's place for messages: its rank in the communicator, and in the job if they may
+    /// differ.
     pub(crate) fn own_place(&self) -> String {
         let name = self.name.borrow();
         let name = if name.is_empty() { "a communicator without a name" } else { &name };
@@ -98,7 +99,7 @@ impl Comm {
         }
     }
 
-    /// The same with what its messages need.
+    /// A copy that is ready for messages.
     fn completed(&self, inner: Inner) -> Comm {
         let made = Comm::of(inner, &self.name.borrow(), self.handler.get());
         made.handle.set(self.handle.get());
@@ -107,17 +108,17 @@ impl Comm {
         Comm { attributes: self.attributes.take(), ..made }
     }
 
-    /// The ranks of this rank's group.
+    /// The communicator of this rank's local group.
     pub(crate) fn local(&self) -> &Communicator {
         self.inter.as_ref().map_or(&self.inner, Intercommunicator::local)
     }
 
-    /// Whether it joins two groups.
+    /// Whether it is an intercommunicator.
     pub fn is_inter(&self) -> bool {
         self.inter.is_some()
     }
 
-    /// The same, which is an error where one group is needed.
+    /// The single group; an error for an intercommunicator.
     pub(crate) fn intra(&self) -> Result<&Communicator, Failure> {
         match self.inter {
             None => Ok(&self.inner),
@@ -125,32 +126,32 @@ impl Comm {
         }
     }
 
-    /// The two groups that it joins.
+    /// The two groups of an intercommunicator; else an error.
     pub(crate) fn groups(&self) -> Result<&Intercommunicator, Failure> {
         let text = "the communicator has one group: an intercommunicator is needed";
         self.inter.as_ref().ok_or_else(|| Failure::new(Class::Comm, text))
     }
 
-    /// The same within an operation that was checked.
+    /// [`Comm::groups`] within an operation that was checked.
     pub(crate) fn groups_of(&self) -> Result<&Intercommunicator, Error> {
         self.inter.as_ref().ok_or(MsgError::NoSuchRequest.into())
     }
 
-    /// How many ranks this rank's group has.
+    /// The number of ranks in this rank's local group.
     pub fn local_size(&self) -> u32 {
         self.local().size()
     }
 
-    /// How many ranks a list with one entry for each has: those of the group that data come from
-    /// and go to.
+    /// The length of a list with one entry per rank: the size of the group with which data are
+    /// exchanged.
     pub fn size(&self) -> u32 {
         self.inner.size()
     }
 }
 
-/// The ranks in the job of a communicator.
+/// The ranks of a communicator, numbered as in the job.
 pub(crate) fn ranks_of(inner: &Communicator) -> Vec<u32> {
-    // Every rank below the size exists.
+    // Every rank below the size exists, so the filter drops nothing.
     (0..inner.size()).filter_map(|rank| inner.in_job(rank).ok()).collect()
 }
 
@@ -173,7 +174,7 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_COMM_SELF, which is made when it is first used.
+    /// MPI_COMM_SELF. It is created at its first use.
     pub(crate) fn own(&self) -> Result<Rc<Comm>, Failure> {
         let known = self.state.own.borrow().clone();
         if let Some(own) = known {
@@ -188,7 +189,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(own)
     }
 
-    /// Gives a communicator a handle.
+    /// Registers a communicator and gives it a handle.
     pub(crate) fn add_comm(
         &self,
         inner: impl Into<Inner>,
@@ -274,7 +275,7 @@ impl<D: Dialect> Mpi<D> {
         self.copy_comm_attributes(&comm, &made, &into)
     }
 
-    /// Copies attributes to a duplicate, which has no handle any more if that is refused.
+    /// Copies attributes to a duplicate. Removes the duplicate's handle if that fails.
     fn copy_comm_attributes(
         &self,
         from: &Comm,
@@ -290,7 +291,7 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
-    /// The same ranks in contexts of their own, under the same name. Every rank calls it.
+    /// A communicator of the same ranks and name with contexts of its own. A collective call.
     pub(crate) fn apart(&self, comm: &Comm) -> Result<Rc<Comm>, Failure> {
         let inner = comm.local().run(duplicate(comm))?;
         let made = Comm::of(inner, &comm.name.borrow(), comm.handler.get());
@@ -308,7 +309,7 @@ impl<D: Dialect> Mpi<D> {
         self.comm_idup_with_info(comm, None, into, request)
     }
 
-    /// MPI_Comm_idup_with_info. The handle names a communicator when the request is complete.
+    /// MPI_Comm_idup_with_info. The handle is valid for messages when the request is complete.
     pub fn comm_idup_with_info(
         &self,
         comm: Rc<Comm>,
@@ -316,7 +317,7 @@ impl<D: Dialect> Mpi<D> {
         into: HandleAt<D>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        // Until then it names one that has no messages, and keeps what else is set meanwhile.
+        // Until then the handle names a communicator without messages, which keeps other settings.
         let unmade = comm.local().broken(MsgError::Unmade);
         let first = self.add_comm(unmade, comm.handler.get(), &into)?;
         first.info.take_from(info.as_deref());
@@ -373,8 +374,7 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_Comm_split_type: ranks of a (virtual) node share memory, and no more is known of the
-    /// machine.
+    /// MPI_Comm_split_type. Only virtual nodes, whose ranks share memory, are known of the machine.
     pub fn comm_split_type(
         &self,
         comm: Rc<Comm>,
@@ -391,7 +391,7 @@ impl<D: Dialect> Mpi<D> {
             TYPE_HW_GUIDED | TYPE_RESOURCE_GUIDED => {
                 named.filter(|name| name == SHARED_MEMORY).map(|_| node)
             }
-            // What comes of it has to be less than all.
+            // The result must be smaller than the communicator.
             TYPE_HW_UNGUIDED if comm.local().nodes() > 1 => {
                 if let Some(info) = &info {
                     info.set(RESOURCE.to_owned(), SHARED_MEMORY.to_owned());
@@ -416,8 +416,8 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
-        // Groups of different ranks may be apart from each other: their first rank names them. An
-        // intercommunicator joins one from each side.
+        // Calls for disjoint groups may run at the same time: the first rank of a group is its
+        // color. An intercommunicator joins one group from each side.
         let color = place.and_then(|_| group.ranks.first().copied());
         let color = color.map(|first| if comm.is_inter() { 0 } else { first });
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)
@@ -446,7 +446,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_comm(inner, comm.handler.get(), &into).map(drop)
     }
 
-    /// MPI_Comm_create_from_group. The ranks of the group alone call it.
+    /// MPI_Comm_create_from_group. Only the ranks of the group call it.
     pub fn comm_create_from_group(
         &self,
         group: Rc<Group>,
@@ -480,12 +480,12 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Comm_disconnect: as freeing it, since what is pending keeps it alive.
+    /// MPI_Comm_disconnect: the same as free, because pending operations keep it alive.
     pub fn comm_disconnect(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         self.comm_free(handle)
     }
 
-    /// MPI_Comm_get_parent: nobody has spawned this program.
+    /// MPI_Comm_get_parent: always null, because this program was not spawned.
     pub fn comm_get_parent(&self, parent: HandleAt<D>) -> Result<(), Failure> {
         self.world()?;
         parent.set(Handle::COMM_NULL);
@@ -527,7 +527,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The same ranks with contexts of their own.
+/// A communicator of the same ranks with contexts of its own.
 async fn duplicate(comm: &Comm) -> Result<Inner, Error> {
     Ok(match &comm.inter {
         None => comm.inner.try_duplicate_async().await?.into(),
@@ -535,13 +535,13 @@ async fn duplicate(comm: &Comm) -> Result<Inner, Error> {
     })
 }
 
-/// A number for a word that ranks agree on.
+/// The hash of a word, on which all ranks agree.
 pub(crate) fn number_of(word: &str) -> u32 {
-    // FNV-1a: all ranks get the same one.
+    // FNV-1a: the same on all ranks.
     word.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A name as far as there is room for it.
+/// A name, truncated to the available room.
 pub(crate) fn cut(name: String, room: usize) -> String {
     let fits = name.char_indices().take_while(|(at, it)| at + it.len_utf8() < room).count();
     name.chars().take(fits).collect()

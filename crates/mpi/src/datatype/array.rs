@@ -1,7 +1,7 @@
 //! Parts of arrays: subarray and darray (MPI 5.0 §5.1.3, §5.1.4).
 //!
 //! Both start with the dimension that is contiguous in memory and wrap a loop around it for each
-//! further one. The types between are private: the result only shows what it was made with.
+//! further one. The intermediate types are private: the result only shows its own arguments.
 
 use super::contents::{Construction, DistributedDimension, Distribution, Order};
 use super::error::DatatypeError;
@@ -9,7 +9,7 @@ use super::make::{not_negative, same_length};
 use super::tree::{Bounds, ChildRun, Datatype, Shape, narrow};
 
 impl Datatype {
-    /// The box of an array that starts at `starts` and has `subsizes` elements a dimension
+    /// A box of an array that starts at `starts` and has `subsizes` elements per dimension
     /// (MPI_Type_create_subarray, MPI 5.0 §5.1.3). Its extent is that of the whole array.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Datatype {
         Datatype::new(construction, shape, Some(Bounds { low: 0, high: stride }))
     }
 
-    /// What process `rank` of `size` has of an array that is distributed over a process grid
+    /// The part of process `rank` of `size` in an array that is distributed over a process grid
     /// (MPI_Type_create_darray, MPI 5.0 §5.1.4). Ranks count along the grid's last dimension
     /// first, in either order.
     ///
@@ -83,9 +83,9 @@ impl Datatype {
     }
 }
 
-/// A type that no program sees.
+/// A type that is not visible to the program.
 fn private(shape: Shape) -> Result<Datatype, DatatypeError> {
-    // What made it is never asked for; a name of its own would be a lie in a debugger.
+    // Its construction is never queried, and a name of its own would mislead in a debugger.
     let hidden = Construction::Struct { lengths: vec![], displacements: vec![], types: vec![] };
     Datatype::new(hidden, shape, None)
 }
@@ -155,7 +155,7 @@ fn check_darray(
     not_negative("rank", rank)
 }
 
-/// The place of a rank in the grid: row-major, as in Cartesian topologies.
+/// The coordinates of a rank in the grid: row-major, as in Cartesian topologies.
 fn places(rank: i64, dimensions: &[DistributedDimension]) -> Vec<i64> {
     let mut rest = rank;
     let mut places = vec![0; dimensions.len()];
@@ -166,8 +166,8 @@ fn places(rank: i64, dimensions: &[DistributedDimension]) -> Vec<i64> {
     places
 }
 
-/// What the process at `place` has of one dimension, the elements of which are `stride` bytes apart
-/// and of type `inner`. Every distribution is a cyclic one with a block length of its own:
+/// The part of the process at `place` in one dimension, whose elements are `stride` bytes apart and
+/// of type `inner`. Every distribution is a cyclic one with its own block length:
 ///
 /// ```text
 ///   elements  0 1 2 | 3 4 5 | 6 7 8 | 9 10      block length 3, 2 processes, place 0:
@@ -190,11 +190,11 @@ fn distribute(
     let (total, block, place) = (i128::from(elements), i128::from(block), i128::from(place));
     let period = block * i128::from(processes);
     let first = place * block;
-    // Blocks that lie within the dimension whole, and what is left of one more.
+    // The number of complete blocks in the dimension, and the rest in one more block.
     let whole = if total < first + block { 0 } else { (total - first - block) / period + 1 };
     let tail = (total - first - whole * period).max(0);
     let bytes = |count: i128| {
-        // Only displacements within the array are asked for, so this fits where the extent does.
+        // Only displacements within the array are computed, so they fit wherever the extent fits.
         narrow(count.saturating_mul(i128::from(stride)), "the extent")
     };
     let row = |length: i128| {

@@ -1,11 +1,11 @@
-//! The predefined datatypes: what each is in memory (MPI 5.0 §3.2.2, §5.1.11, §6.9.4).
+//! The predefined datatypes and their layout in memory (MPI 5.0 §3.2.2, §5.1.11, §6.9.4).
 //!
 //! Sizes and alignments are those of C and Fortran on x86-64 Linux. The table below is the only
-//! place that knows them.
+//! place that defines them.
 
 use std::fmt;
 
-/// What an element is, as far as reductions and conversions care (MPI 5.0 §6.9.2, §14.5.2).
+/// The kind of an element for reductions and conversions (MPI 5.0 §6.9.2, §14.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A signed integer in two's complement.
@@ -22,7 +22,7 @@ pub enum Class {
     Byte,
     /// A printable character.
     Character,
-    /// MPI_AINT, MPI_OFFSET and MPI_COUNT: signed integers that are no language's own.
+    /// MPI_AINT, MPI_OFFSET and MPI_COUNT: signed integers that belong to no language.
     Address,
     /// A value and an index, for MPI_MINLOC and MPI_MAXLOC.
     Pair,
@@ -72,7 +72,7 @@ macro_rules! basics {
             /// All predefined datatypes.
             pub const ALL: &'static [Basic] = &[$(Basic::$variant,)*];
 
-            /// A row for each. A `match` in its place is a copy out of a table of jumps: 25
+            /// A row for each type. A `match` instead would copy the row out of a jump table: 25
             /// instructions, four times in an allreduce.
             const FACTS: &'static [Facts] = &[$(Facts {
                 name: $name,
@@ -177,24 +177,24 @@ impl Basic {
         self.facts().name
     }
 
-    /// What an element is.
+    /// The kind of an element.
     #[inline]
     pub const fn class(self) -> Class {
         self.facts().class
     }
 
-    /// Bytes of data: what MPI_Type_size answers. A pair has its padding besides.
+    /// Bytes of data, as in MPI_Type_size. For a pair, padding is not counted.
     #[inline]
     pub const fn size(self) -> u32 {
         self.facts().size
     }
 
-    /// What the address of an element is a multiple of.
+    /// The alignment of an element in bytes.
     pub const fn alignment(self) -> u32 {
         self.facts().alignment
     }
 
-    /// What a buffer holds: one value, or a value and an index.
+    /// The kind of leaf: one value, or a value and an index.
     pub const fn kind(self) -> LeafKind {
         let (value, index) = match self {
             Basic::FloatInt => (Basic::Float, Basic::Int),
@@ -246,8 +246,8 @@ impl Basic {
         candidates.iter().copied().find(|basic| i64::from(basic.size()) == size)
     }
 
-    /// The type of a value and an index, if there is one (MPI 5.0 §6.9.4). All have names: the
-    /// standard allows others, which neither MPICH nor Open MPI has.
+    /// The type of a value and an index, if there is one (MPI 5.0 §6.9.4). All have names. The
+    /// standard also allows unnamed ones, which neither MPICH nor Open MPI has.
     pub fn pair_of(value: Basic, index: Basic) -> Option<Basic> {
         let wanted = LeafKind::Pair(Pair { value, index });
         Basic::ALL.iter().copied().find(|basic| basic.kind() == wanted)
@@ -260,17 +260,17 @@ impl fmt::Display for Basic {
     }
 }
 
-/// A value and an index, as a C struct of both lies in memory (MPI 5.0 §6.9.4).
+/// A value and an index, laid out in memory as a C struct of both (MPI 5.0 §6.9.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// What is compared.
+    /// The type of the compared value.
     pub value: Basic,
-    /// Where it was found.
+    /// The type of the value's location.
     pub index: Basic,
 }
 
 impl Pair {
-    /// Where the index lies behind the start of the value, bytes.
+    /// The byte offset of the index from the start of the value.
     pub const fn index_at(self) -> u32 {
         self.value.size().next_multiple_of(self.index.alignment())
     }
@@ -287,7 +287,7 @@ impl Pair {
     }
 }
 
-/// What one leaf of a datatype is.
+/// The kind of one leaf of a datatype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeafKind {
     /// One value. Never one of the named pairs.

@@ -1,6 +1,6 @@
-//! How a datatype was made: its envelope and its contents (MPI 5.0 §5.1.13).
+//! The construction of a datatype: its envelope and its contents (MPI 5.0 §5.1.13).
 //!
-//! Constants such as MPI_ORDER_C have other numbers in other binary interfaces. So integers that
+//! Constants such as MPI_ORDER_C have different numbers in each binary interface. So integers that
 //! are constants are values of enums here ([`Integer`]).
 
 use super::basic::Basic;
@@ -43,7 +43,7 @@ pub enum Combiner {
     F90Complex,
 }
 
-/// In which order an array lies in memory (MPI 5.0 §5.1.3).
+/// The order of an array in memory (MPI 5.0 §5.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
     /// MPI_ORDER_C: the last dimension is contiguous.
@@ -81,13 +81,13 @@ pub enum Integer {
 /// Whether a constructor took `int` counts or large ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// Counts are `int`, displacements in bytes are MPI_Aint.
+    /// Counts are `int`, byte displacements are MPI_Aint.
     Int,
-    /// A constructor with the suffix `_c`: all of them are MPI_Count.
+    /// A constructor with the suffix `_c`: counts and displacements are MPI_Count.
     Large,
 }
 
-/// Lengths of the arrays that [`Contents`] has (MPI_Type_get_envelope).
+/// Lengths of the arrays in [`Contents`] (MPI_Type_get_envelope).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// The constructor.
@@ -102,7 +102,7 @@ pub struct Envelope {
     pub datatypes: usize,
 }
 
-/// The arguments that a type was made with (MPI_Type_get_contents), in the standard's order.
+/// The arguments with which a type was made (MPI_Type_get_contents), in the standard's order.
 #[derive(Debug, Clone)]
 pub struct Contents {
     /// The constructor.
@@ -232,13 +232,13 @@ impl Construction {
 }
 
 impl Datatype {
-    /// Which constructor made the type (MPI 5.0 §5.1.13).
+    /// The constructor that made the type (MPI 5.0 §5.1.13).
     pub fn combiner(&self) -> Combiner {
         self.construction().0.combiner()
     }
 
     /// The constructor and the numbers of its arguments (MPI_Type_get_envelope, MPI 5.0 §5.1.13).
-    /// A type with large counts answers those to the `_c` form only: see [`Datatype::width`].
+    /// A type with large counts may be queried only in the `_c` form: see [`Datatype::width`].
     pub fn envelope(&self) -> Envelope {
         let contents = self.contents();
         Envelope {
@@ -255,8 +255,8 @@ impl Datatype {
         self.construction().1
     }
 
-    /// The arguments that the type was made with (MPI_Type_get_contents, MPI 5.0 §5.1.13). Those of
-    /// a predefined type are empty; asking for them is an error of the program.
+    /// The arguments with which the type was made (MPI_Type_get_contents, MPI 5.0 §5.1.13). Those
+    /// of a predefined type are empty; to query them is an error of the program.
     pub fn contents(&self) -> Contents {
         let (construction, width) = self.construction();
         let mut list = List { width, contents: Contents::empty(construction.combiner()) };
@@ -331,7 +331,7 @@ impl Contents {
     }
 }
 
-/// Contents while they are listed. Counts and addresses go where the width says.
+/// Contents under construction. The width decides where counts and addresses go.
 struct List {
     width: Width,
     contents: Contents,
@@ -349,7 +349,7 @@ impl List {
         }
     }
 
-    /// An array of counts behind its length.
+    /// An array of counts, preceded by its length.
     fn counted(&mut self, counts: &[i64]) {
         self.counts(&[counts.len() as i64]);
         self.counts(counts);
@@ -371,7 +371,7 @@ impl List {
         self.contents.datatypes.push(old.clone());
     }
 
-    /// Only the global sizes are counts, the rest are plain integers in both widths.
+    /// Only the global sizes are counts. The rest are plain integers in both widths.
     fn darray(&mut self, size: i64, rank: i64, dimensions: &[DistributedDimension], order: Order) {
         [size, rank, dimensions.len() as i64].iter().for_each(|number| self.number(*number));
         let elements: Vec<i64> = dimensions.iter().map(|dimension| dimension.elements).collect();

@@ -1,12 +1,12 @@
 //! Packing and unpacking, and the only unsafe code of the datatypes.
 //!
-//! A program's buffer is an address and a promise: the bytes that the datatype names around it are
-//! there. All else about a copy is checked: which bytes follow from the datatype, and the packed
-//! side is a slice.
+//! A program's buffer is an address, and a promise that the bytes that the datatype names around it
+//! are valid. All else is checked: the datatype determines the bytes, and the packed side is a
+//! slice.
 //!
 //! Addresses are numbers here and become pointers block by block. With MPI_BOTTOM the buffer's
-//! address is null and displacements are addresses (MPI 5.0 §5.1.12), so no pointer that a caller
-//! hands in need be the origin of those that are used.
+//! address is null and displacements are addresses (MPI 5.0 §5.1.12). So a caller's pointer need
+//! not have the provenance of the memory that is accessed.
 
 use std::mem;
 use std::ptr;
@@ -20,15 +20,15 @@ use super::walk::{Column, Mover, Rows, Turns};
 
 /// Packs or unpacks `count` elements of a datatype piece by piece.
 ///
-/// A piece may end at any byte, and the next may start at any other: nothing but the packed offset
-/// is kept in between. Nothing is allocated but by [`Cursor::new`].
+/// A piece may end at any byte, and the next may start at any other: only the packed offset is kept
+/// in between. Only [`Cursor::new`] allocates.
 #[derive(Debug, Clone)]
 pub struct Cursor {
     program: Arc<Program>,
     /// Packed bytes of all elements.
     size: u64,
     position: u64,
-    /// Where the data lies around the buffer's address, if there is any.
+    /// The range of the data relative to the buffer's address, if there is any data.
     span: Option<(i64, i64)>,
 }
 
@@ -36,7 +36,7 @@ impl Cursor {
     /// A cursor at the start of `count` elements.
     ///
     /// # Errors
-    /// The elements do not fit 64 bits, packed or spread.
+    /// The packed size or the span of the elements does not fit 64 bits.
     pub fn new(datatype: &Datatype, count: u64) -> Result<Cursor, DatatypeError> {
         let size = packed_size(datatype, count)?;
         let span = datatype.true_span(count)?;
@@ -58,18 +58,18 @@ impl Cursor {
         self.size - self.position
     }
 
-    /// Lets the next piece start at a packed offset; at the end if it is beyond.
+    /// Moves to a packed offset, or to the end if the offset is beyond it.
     pub fn seek(&mut self, position: u64) {
         self.position = position.min(self.size);
     }
 
     /// Packs the next bytes of the buffer at `base` into `out`, as many as fit and are left.
-    /// Returns how many.
+    /// Returns their number.
     ///
     /// # Safety
-    /// Every byte that the datatype's elements have from `base` on is allocated and initialised,
-    /// is not written during the call, and is none of `out`. A null `base` is MPI_BOTTOM:
-    /// displacements are addresses, whose memory has been exposed.
+    /// Every byte of the elements at `base` is allocated and initialised, is not written during the
+    /// call, and is not in `out`. A null `base` is MPI_BOTTOM: displacements are addresses, whose
+    /// memory has been exposed.
     pub unsafe fn pack(&mut self, base: *const u8, out: &mut [u8]) -> usize {
         let bytes = self.remaining().min(out.len() as u64) as usize;
         // SAFETY: the caller promises the bytes of all elements, and `walk` names no others.
@@ -80,12 +80,12 @@ impl Cursor {
     }
 
     /// Unpacks `from` into the next bytes of the buffer at `base`, as many as there are and are
-    /// left. Returns how many.
+    /// left. Returns their number.
     ///
     /// # Safety
-    /// Every byte that the datatype's elements have from `base` on is allocated, is not read or
-    /// written otherwise during the call, and is none of `from`. A null `base` is MPI_BOTTOM:
-    /// displacements are addresses, whose memory has been exposed.
+    /// Every byte of the elements at `base` is allocated, is not accessed otherwise during the
+    /// call, and is not in `from`. A null `base` is MPI_BOTTOM: displacements are addresses, whose
+    /// memory has been exposed.
     pub unsafe fn unpack(&mut self, from: &[u8], base: *mut u8) -> usize {
         let bytes = self.remaining().min(from.len() as u64) as usize;
         // SAFETY: the caller promises the bytes of all elements, and `walk` names no others.
@@ -95,10 +95,10 @@ impl Cursor {
         bytes
     }
 
-    /// [`Cursor::pack`] out of a slice, whose byte `origin` is the buffer's address.
+    /// [`Cursor::pack`] from a slice. The buffer's address is the slice's byte `origin`.
     ///
     /// # Errors
-    /// Some element reaches out of the slice. Then nothing is packed.
+    /// An element lies partly outside the slice. Then nothing is packed.
     pub fn pack_slice(
         &mut self,
         memory: &[u8],
@@ -107,15 +107,15 @@ impl Cursor {
     ) -> Result<usize, DatatypeError> {
         self.check_slice(memory.len(), origin)?;
         let base = memory.as_ptr().wrapping_add(origin);
-        // SAFETY: all bytes of all elements lie within the slice, which is borrowed, so nobody
-        // writes it and `out` is another.
+        // SAFETY: all bytes of all elements lie within the slice. It is borrowed, so nothing writes
+        // it and `out` does not overlap it.
         Ok(unsafe { self.pack(base, out) })
     }
 
-    /// [`Cursor::unpack`] into a slice, whose byte `origin` is the buffer's address.
+    /// [`Cursor::unpack`] into a slice. The buffer's address is the slice's byte `origin`.
     ///
     /// # Errors
-    /// Some element reaches out of the slice. Then nothing is unpacked.
+    /// An element lies partly outside the slice. Then nothing is unpacked.
     pub fn unpack_slice(
         &mut self,
         from: &[u8],
@@ -124,14 +124,14 @@ impl Cursor {
     ) -> Result<usize, DatatypeError> {
         self.check_slice(memory.len(), origin)?;
         let base = memory.as_mut_ptr().wrapping_add(origin);
-        // SAFETY: all bytes of all elements lie within the slice, which is borrowed for this call
-        // alone, so `from` is another.
+        // SAFETY: all bytes of all elements lie within the slice. It is borrowed mutably, so `from`
+        // does not overlap it.
         Ok(unsafe { self.unpack(from, base) })
     }
 
-    /// Names the memory of the next `bytes` packed bytes instead of copying it: `act` gets the
-    /// offset of each block from the buffer's address and its length. For lists of pieces that
-    /// the kernel or a peer shall copy.
+    /// Visits the memory of the next `bytes` packed bytes instead of copying it: `act` gets each
+    /// block's offset from the buffer's address, and its length. For lists of pieces that the
+    /// kernel or a peer copies.
     pub fn visit(&mut self, bytes: u64, act: impl FnMut(i64, u64)) {
         self.walk(bytes.min(self.remaining()), &mut Visitor { act });
     }
@@ -174,8 +174,8 @@ fn fitting(each: u64, count: u64) -> Result<u64, DatatypeError> {
     size.ok_or(DatatypeError::Overflow { what: "the packed size" })
 }
 
-/// Packs `count` elements at `base` into `out` from `position` on, and moves `position` behind them
-/// (MPI_Pack, MPI 5.0 §5.2).
+/// Packs `count` elements at `base` into `out` from `position` on, and moves `position` to their
+/// end (MPI_Pack, MPI 5.0 §5.2).
 ///
 /// # Errors
 /// `out` has no room. Then nothing is packed.
@@ -197,11 +197,11 @@ pub unsafe fn pack(
     Ok(())
 }
 
-/// Unpacks `count` elements to `base` out of `from`, from `position` on, and moves `position`
-/// behind them (MPI_Unpack, MPI 5.0 §5.2).
+/// Unpacks `count` elements to `base` from `from`, from `position` on, and moves `position` to
+/// their end (MPI_Unpack, MPI 5.0 §5.2).
 ///
 /// # Errors
-/// `from` has not so many bytes. Then nothing is unpacked.
+/// `from` has too few bytes. Then nothing is unpacked.
 ///
 /// # Safety
 /// As for [`Cursor::unpack`].
@@ -224,8 +224,8 @@ pub unsafe fn unpack(
 ///
 /// # Errors
 /// `out` has no room; then nothing is packed. Or a value cannot be represented: an `MPI_LONG`
-/// beyond 32 bits or an `MPI_WCHAR` beyond 16, which are what `external32` gives them. Then what
-/// was packed before it stays in `out`, and `position` does not move.
+/// beyond 32 bits or an `MPI_WCHAR` beyond 16, their sizes in `external32`. Then the values packed
+/// before it stay in `out`, and `position` does not move.
 ///
 /// # Safety
 /// As for [`Cursor::pack`].
@@ -250,7 +250,7 @@ pub unsafe fn pack_external(
 /// of 128 bits become the nearest `long double`.
 ///
 /// # Errors
-/// `from` has not so many bytes. Then nothing is unpacked.
+/// `from` has too few bytes. Then nothing is unpacked.
 ///
 /// # Safety
 /// As for [`Cursor::unpack`].
@@ -271,7 +271,7 @@ pub unsafe fn unpack_external(
     Ok(())
 }
 
-/// The bytes of a buffer that an operation uses.
+/// The range of a buffer that an operation uses.
 fn room(
     what: &'static str,
     needed: u64,
@@ -285,9 +285,9 @@ fn room(
     }
 }
 
-/// Evaluates one expression with a constant for each length that has a kernel, or another. The
-/// lengths are those of numbers, complex numbers, pairs, points and cache lines: a copy of known
-/// length is a few moves, any other is a call.
+/// Evaluates an expression with a constant for each length that has a kernel, else another
+/// expression. The lengths are those of numbers, complex numbers, pairs, points and cache lines: a
+/// copy of known length is a few moves, any other is a call.
 macro_rules! by_length {
     ($length:expr, $constant:ident => $fixed:expr, $otherwise:expr) => {
         by_length!(@ $length, $constant => $fixed, $otherwise, 1 2 4 8 12 16 24 32 64)
@@ -303,25 +303,25 @@ macro_rules! by_length {
     };
 }
 
-/// Packed bytes: a slice that is filled, or one that is read.
+/// Packed bytes: a slice to fill, or one to read.
 trait Packed: Default {
-    /// The first bytes and the rest.
+    /// Splits into the first bytes and the rest.
     fn split(self, at: usize) -> (Self, Self);
 
-    /// Pieces of a known length.
+    /// Splits into pieces of a length known at compile time.
     fn blocks<const N: usize>(self) -> impl Iterator<Item = Self>;
 
-    /// Pieces of one length.
+    /// Splits into pieces of one length.
     fn pieces(self, length: usize) -> impl Iterator<Item = Self>;
 
-    /// The same bytes once more.
+    /// Reborrows the bytes.
     fn again(&mut self) -> impl Packed;
 
-    /// Fills them with the memory at an address, or copies them there.
+    /// Fills these bytes from the memory at an address, or copies them there.
     ///
     /// # Safety
-    /// As many bytes there are none of these, and may be read and are initialised, or may be
-    /// written.
+    /// The memory at the address has the same length and does not overlap these bytes. It may be
+    /// read and is initialised, or may be written.
     unsafe fn copy(self, address: usize);
 }
 
@@ -383,18 +383,18 @@ impl Packed for &[u8] {
     }
 }
 
-/// Copies between the blocks of a program's buffer and packed bytes. Only the walk that it was made
-/// for calls it.
+/// Copies between the blocks of a program's buffer and packed bytes. Used only by the walk for
+/// which it was made.
 struct Copier<P> {
     base: usize,
-    /// What is not copied yet.
+    /// The bytes that are not copied yet.
     packed: P,
 }
 
 impl<P: Packed> Copier<P> {
     /// # Safety
-    /// Every block of the walk that gets this mover lies in memory that is as [`Packed::copy`] asks
-    /// from now to the end of the walk, and is none of `packed`.
+    /// Every block of the walk that gets this mover satisfies the conditions of [`Packed::copy`]
+    /// from now to the end of the walk, and does not overlap `packed`.
     unsafe fn new(base: usize, packed: P) -> Copier<P> {
         Copier { base, packed }
     }
@@ -413,7 +413,7 @@ impl<P: Packed> Copier<P> {
     fn strided_by<const N: usize>(&mut self, offset: i64, stride: i64, count: u64) {
         let mut address = self.address(offset);
         for block in self.take(count * N as u64).blocks::<N>() {
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
+            // SAFETY: the caller of `new` promised every block of the walk; this is one of them.
             unsafe { block.copy(address) };
             address = address.wrapping_add_signed(stride as isize);
         }
@@ -423,7 +423,7 @@ impl<P: Packed> Copier<P> {
         let base = self.address(origin);
         let blocks = self.take((offsets.len() * N) as u64).blocks::<N>();
         for (block, offset) in blocks.zip(offsets) {
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
+            // SAFETY: the caller of `new` promised every block of the walk; this is one of them.
             unsafe { block.copy(base.wrapping_add_signed(*offset as isize)) };
         }
     }
@@ -438,15 +438,15 @@ impl<P: Packed> Copier<P> {
     ) {
         for row in tile.pieces(size) {
             let block = row.split(start).1.split(length).0;
-            // SAFETY: `new` was promised every block of the walk; this is one of them.
+            // SAFETY: the caller of `new` promised every block of the walk; this is one of them.
             unsafe { block.copy(address) };
             address = address.wrapping_add_signed(stride as isize);
         }
     }
 }
 
-/// Packed bytes of a table that are copied column by column before the next rows: little enough
-/// that they stay in the first-level cache, and so does what they are copied from or to.
+/// Packed bytes of a table that are copied column by column before the next rows. They are few
+/// enough to stay in the first-level cache together with their source or target.
 const TILE: u64 = 8192;
 
 impl<P: Packed> Mover for Copier<P> {
@@ -454,14 +454,14 @@ impl<P: Packed> Mover for Copier<P> {
     fn block(&mut self, offset: i64, length: u64) {
         let address = self.address(offset);
         let block = self.take(length);
-        // SAFETY: `new` was promised every block of the walk; this is one of them.
+        // SAFETY: the caller of `new` promised every block of the walk; this is one of them.
         by_length!(length, N => unsafe { block.split(N).0.copy(address) }, {
             // SAFETY: as above.
             unsafe { block.copy(address) }
         });
     }
 
-    /// Not inlined into the walk, which the loops over short blocks would be slower in.
+    /// Not inlined into the walk, where the loops over short blocks would be slower.
     #[inline(never)]
     fn strided(&mut self, offset: i64, stride: i64, count: u64, length: u64) {
         by_length!(length, N => self.strided_by::<N>(offset, stride, count), {
@@ -498,7 +498,7 @@ impl<P: Packed> Mover for Copier<P> {
     }
 }
 
-/// Names blocks instead of copying them.
+/// Reports blocks instead of copying them.
 struct Visitor<F> {
     act: F,
 }
@@ -543,7 +543,7 @@ mod tests {
 
     fn pack_into(from: &[u8], datatype: &Datatype, out: &mut [u8], position: &mut u64) {
         let count = (from.len() as i64 / datatype.extent()) as u64;
-        // SAFETY: as many elements lie in the slice, and `out` is another.
+        // SAFETY: so many elements lie in the slice, and `out` does not overlap it.
         unsafe { pack(from.as_ptr(), count, datatype, out, position) }.unwrap();
     }
 
@@ -560,7 +560,7 @@ mod tests {
 
         let (mut position, mut back) = (8, [0u8; 48]);
         let target = back.as_mut_ptr();
-        // SAFETY: two records lie in the array, and the buffer is another.
+        // SAFETY: two records lie in the array, and the buffer does not overlap it.
         unsafe { unpack(&buffer, &mut position, target, 2, &record) }.unwrap();
         assert_eq!(position, 34);
         assert_eq!(back[..12], [0, 1, 2, 3, 0, 0, 0, 0, 8, 9, 10, 11]);
@@ -591,7 +591,7 @@ mod tests {
         let int = Datatype::vector(2, 1, -2, &Basic::Int.into()).unwrap();
         let mut cursor = Cursor::new(&int, 1).unwrap();
         let (memory, mut out) = ([1u8; 12], [0; 8]);
-        // -8 to 4 around the origin.
+        // The data covers -8 to 4 around the origin.
         for origin in [0, 7, 9, 12] {
             let error = DatatypeError::OutsideSlice { low: -8, high: 4 };
             assert_eq!(cursor.pack_slice(&memory, origin, &mut out), Err(error));
@@ -621,7 +621,7 @@ mod tests {
         let mut out = vec![0; external_size(datatype, count).unwrap() as usize];
         let mut position = 0;
         let from = memory.as_ptr();
-        // SAFETY: callers give the memory of so many elements.
+        // SAFETY: callers pass the memory of so many elements.
         unsafe { pack_external(from, count, datatype, &mut out, &mut position) }?;
         assert_eq!(position, out.len() as u64);
         Ok(out)
@@ -630,7 +630,7 @@ mod tests {
     fn from_external(external: &[u8], datatype: &Datatype, count: u64, bytes: usize) -> Vec<u8> {
         let (mut memory, mut position) = (vec![0; bytes], 0);
         let to = memory.as_mut_ptr();
-        // SAFETY: callers say how many bytes so many elements take.
+        // SAFETY: callers pass the number of bytes that so many elements take.
         unsafe { unpack_external(external, &mut position, to, count, datatype) }.unwrap();
         assert_eq!(position, external.len() as u64);
         memory
@@ -684,7 +684,8 @@ mod tests {
             let bytes = datatype.extent() as usize;
             let mut memory = vec![0; bytes];
             let mut cursor = Cursor::new(&datatype, 1).unwrap();
-            // 1 in the first byte: a small number in every type, a tiny one in those of floats.
+            // 1 in the first byte: a small number in every type, a tiny one in floating point
+            // types.
             let size = u64::from(basic.size());
             let ones: Vec<u8> = (0..cursor.size()).map(|at| u8::from(at % size == 0)).collect();
             cursor.unpack_slice(&ones, &mut memory, 0).unwrap();

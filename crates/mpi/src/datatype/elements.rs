@@ -1,10 +1,10 @@
-//! Between bytes, elements and counts: what a receive says of its length (MPI 5.0 §5.1.11).
+//! Conversions between bytes, elements and counts, for the length of a receive (MPI 5.0 §5.1.11).
 
 use super::tree::{Datatype, Shape};
 
 impl Datatype {
-    /// How many whole elements so many packed bytes are (MPI_Get_count, MPI 5.0 §3.2.5). `None` is
-    /// MPI_UNDEFINED: the bytes end inside an element.
+    /// The number of whole elements in so many packed bytes (MPI_Get_count, MPI 5.0 §3.2.5).
+    /// `None` is MPI_UNDEFINED: the bytes end inside an element.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match bytes.checked_rem(self.size()) {
             None => (bytes == 0).then_some(0),
@@ -12,8 +12,8 @@ impl Datatype {
         }
     }
 
-    /// How many basic elements so many packed bytes are (MPI_Get_elements, MPI 5.0 §5.1.11), though
-    /// they may end inside an element of this type. `None` is MPI_UNDEFINED: they end inside a
+    /// The number of basic elements in so many packed bytes (MPI_Get_elements, MPI 5.0 §5.1.11),
+    /// which may end inside an element of this type. `None` is MPI_UNDEFINED: they end inside a
     /// basic element. The two halves of a pair are two basic elements.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         let Some(mut rest) = bytes.checked_rem(self.size()) else {
@@ -54,9 +54,8 @@ impl Datatype {
         whole.checked_add(within)
     }
 
-    /// How many packed bytes so many basic elements are, from the first on: what
-    /// MPI_Status_set_elements needs (MPI 5.0 §13.3). `None` if the type has no elements, or if the
-    /// bytes do not fit 64 bits.
+    /// The number of packed bytes of the first basic elements, for MPI_Status_set_elements
+    /// (MPI 5.0 §13.3). `None` if the type has no elements, or if the bytes do not fit 64 bits.
     pub fn bytes_of(&self, elements: u64) -> Option<u64> {
         let Some(mut rest) = elements.checked_rem(self.elements()) else {
             return (elements == 0).then_some(0);

@@ -1,10 +1,10 @@
-//! What can be wrong with the arguments of a constructor or of a pack.
+//! Errors in the arguments of a constructor or of a pack.
 
 use thiserror::Error;
 
 use super::basic::{Basic, TypeClass};
 
-/// Why a datatype cannot be made or used. Every line names the argument and its value.
+/// The reason why a datatype cannot be made or used. Every line names the argument and its value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DatatypeError {
     /// A count, a block length or a size is below zero.
@@ -12,7 +12,7 @@ pub enum DatatypeError {
     Negative {
         /// Name of the argument in the standard.
         argument: &'static str,
-        /// What was given.
+        /// The given value.
         value: i64,
     },
     /// An element of an array is below zero.
@@ -20,35 +20,35 @@ pub enum DatatypeError {
     NegativeElement {
         /// Name of the array in the standard.
         argument: &'static str,
-        /// Which element, from 0.
+        /// Index of the element, from 0.
         index: usize,
-        /// What was given.
+        /// The given value.
         value: i64,
     },
-    /// An argument lies outside what another one allows.
+    /// An argument is outside the range that another argument allows.
     #[error("{argument} is {value}: it must be {low} to {high}")]
     OutOfRange {
         /// Name of the argument in the standard.
         argument: &'static str,
-        /// What was given.
+        /// The given value.
         value: i64,
-        /// The smallest value that is allowed.
+        /// The smallest allowed value.
         low: i64,
-        /// The largest value that is allowed.
+        /// The largest allowed value.
         high: i64,
     },
-    /// An element of an array lies outside what other arguments allow.
+    /// An element of an array is outside the range that other arguments allow.
     #[error("{argument}[{index}] is {value}: it must be {low} to {high}")]
     ElementOutOfRange {
         /// Name of the array in the standard.
         argument: &'static str,
-        /// Which element, from 0.
+        /// Index of the element, from 0.
         index: usize,
-        /// What was given.
+        /// The given value.
         value: i64,
-        /// The smallest value that is allowed.
+        /// The smallest allowed value.
         low: i64,
-        /// The largest value that is allowed.
+        /// The largest allowed value.
         high: i64,
     },
     /// Two arrays must have the same length.
@@ -56,12 +56,12 @@ pub enum DatatypeError {
     WrongLength {
         /// Name of the array in the standard.
         argument: &'static str,
-        /// How many it has.
+        /// The given length.
         given: usize,
-        /// How many it needs.
+        /// The needed length.
         expected: usize,
     },
-    /// The process grid is not as large as the group.
+    /// The size of the process grid differs from that of the group.
     #[error("the product of array_of_psizes is {product}: it must be size, {size}")]
     WrongGrid {
         /// Product of the grid's dimensions.
@@ -69,15 +69,15 @@ pub enum DatatypeError {
         /// Size of the group.
         size: i64,
     },
-    /// Block distribution with blocks that do not hold the dimension.
+    /// The blocks of a block distribution do not cover the dimension.
     #[error(
         "array_of_dargs[{index}] is {value}: {processes} such blocks do not hold the {elements} \
          elements of dimension {index}"
     )]
     BlockTooSmall {
-        /// Which dimension, from 0.
+        /// Index of the dimension, from 0.
         index: usize,
-        /// The block length that was given.
+        /// The given block length.
         value: i64,
         /// Processes in this dimension.
         processes: i64,
@@ -87,53 +87,53 @@ pub enum DatatypeError {
     /// A size or an address does not fit 64 bits.
     #[error("{what} of the datatype does not fit 64 bits")]
     Overflow {
-        /// What does not fit.
+        /// The quantity that does not fit.
         what: &'static str,
     },
-    /// Types of types of types beyond the limit.
+    /// The nesting of types exceeds the limit.
     #[error("the datatype is made of {depth} levels of datatypes: {limit} are supported")]
     TooDeep {
-        /// Levels it would have.
+        /// The levels of the new type.
         depth: u32,
-        /// Levels it may have.
+        /// The supported levels.
         limit: u32,
     },
     /// No predefined type is of this class and size.
     #[error("size is {size}: no predefined {class} datatype has it")]
     NoSuchSize {
-        /// The class that was asked for.
+        /// The given class.
         class: TypeClass,
-        /// The size that was asked for, bytes.
+        /// The given size in bytes.
         size: i64,
     },
-    /// No Fortran kind has so many digits or so large exponents.
+    /// No Fortran kind has so many digits or such large exponents.
     #[error("no Fortran {what} kind has {}", digits(*precision, *range))]
     NoSuchKind {
-        /// What kind of number.
+        /// The kind of number.
         what: &'static str,
-        /// Decimal digits that were asked for.
+        /// The given number of decimal digits.
         precision: Option<i64>,
-        /// Decimal exponent range that was asked for.
+        /// The given decimal exponent range.
         range: Option<i64>,
     },
-    /// A buffer has no room for what is packed into it, or not the data that is unpacked.
+    /// A buffer has too little room for packing, or too little data for unpacking.
     #[error("{what} needs {needed} bytes at position {position}: the buffer has {size}")]
     NoRoom {
         /// The operation: pack or unpack.
         what: &'static str,
-        /// Bytes it needs.
+        /// Number of bytes it needs.
         needed: u64,
-        /// Where it starts.
+        /// Offset at which it starts.
         position: u64,
         /// Size of the buffer.
         size: u64,
     },
-    /// The datatype reaches outside of a slice.
+    /// Some of the data lies outside the slice.
     #[error("the data lies at bytes {low} to {high} around the origin: the slice does not hold it")]
     OutsideSlice {
-        /// The first byte, from the origin.
+        /// The first byte, relative to the origin.
         low: i64,
-        /// Behind the last byte, from the origin.
+        /// The end of the data (exclusive), relative to the origin.
         high: i64,
     },
     /// A value has no counterpart in the other representation.
@@ -141,12 +141,12 @@ pub enum DatatypeError {
     Unrepresentable {
         /// The type of the value.
         basic: Basic,
-        /// Where it cannot be represented.
+        /// Where the value cannot be represented.
         what: &'static str,
     },
 }
 
-/// The decimal digits that were asked for, of a precision and of an exponent range.
+/// Formats the given precision and exponent range.
 fn digits(precision: Option<i64>, range: Option<i64>) -> String {
     let named = [("precision p", precision), ("range r", range)];
     let given = named.iter().filter_map(|(name, digits)| Some(format!("{name} = {}", (*digits)?)));

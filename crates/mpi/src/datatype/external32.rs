@@ -1,11 +1,11 @@
 //! The representation `external32`: big-endian, IEEE, fixed sizes (MPI 5.0 §14.5.2).
 //!
-//! Values are converted one after the other in packed order, through a piece of memory on the
-//! stack. A type of one basic kind, the usual case, takes no walk of its tree.
+//! Values are converted one after the other in packed order, through a buffer on the stack. A type
+//! of one basic kind, the usual case, needs no walk of its tree.
 //!
-//! Three kinds have another form than the machine's with its bytes reversed. `long double`, 80 bits
-//! in 16 bytes here, becomes a number of 128 bits: every value has one, and back it is rounded to
-//! the nearest. `long` has 32 bits and `wchar_t` 16: values beyond are an error.
+//! Three kinds differ from the machine's form by more than the byte order. `long double`, 80 bits
+//! in 16 bytes here, becomes a number of 128 bits: every value can be represented, and is rounded
+//! to the nearest on the way back. `long` has 32 bits and `wchar_t` 16: larger values are an error.
 
 use super::basic::{Basic, Class, LeafKind};
 use super::error::DatatypeError;
@@ -17,8 +17,8 @@ const PIECE: usize = 4096;
 /// The largest element, a complex of two `long double`.
 const LARGEST: usize = 32;
 
-/// Converts `count` elements, whose packed bytes `source` yields, into `out`. `source` fills a
-/// piece as far as it can and returns how far.
+/// Converts `count` elements, whose packed bytes come from `source`, into `out`. `source` fills a
+/// piece as far as it can and returns the number of bytes.
 pub(super) fn encode(
     datatype: &Datatype,
     count: u64,
@@ -45,7 +45,7 @@ pub(super) fn encode(
     })
 }
 
-/// Converts `from` and hands the packed bytes of `count` elements to `sink`, which takes all.
+/// Converts `from` and passes the packed bytes of `count` elements to `sink`, which takes all.
 pub(super) fn decode(
     datatype: &Datatype,
     count: u64,
@@ -75,7 +75,8 @@ pub(super) fn decode(
 
 type Act<'a> = dyn FnMut(Basic, u64) -> Result<(), DatatypeError> + 'a;
 
-/// Names the basic elements of `count` elements in packed order, runs of one kind at once.
+/// Calls `act` with the basic elements of `count` elements in packed order, one run of a kind at a
+/// time.
 fn each(datatype: &Datatype, count: u64, act: &mut Act<'_>) -> Result<(), DatatypeError> {
     if let Some(LeafKind::One(basic)) = datatype.kind() {
         return act(basic, datatype.elements() * count);
@@ -147,7 +148,7 @@ fn from_external(basic: Basic, from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// Reverses the bytes of a number, of each part of a complex one.
+/// Reverses the bytes of a number, or of each part of a complex number.
 fn reverse(basic: Basic, from: &[u8], to: &mut [u8]) {
     debug_assert!(from.len() == to.len() && from.len() <= LARGEST, "{basic}");
     let parts = if basic.class() == Class::Complex { 2 } else { 1 };
@@ -158,7 +159,7 @@ fn reverse(basic: Basic, from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// The first bytes of a slice that is long enough by the table of sizes.
+/// The first bytes of a slice. The table of sizes ensures that it is long enough.
 fn array<const N: usize>(from: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&from[..N]);
@@ -167,14 +168,15 @@ fn array<const N: usize>(from: &[u8]) -> [u8; N] {
 
 const SIGN: u16 = 0x8000;
 const EXPONENT: u16 = 0x7fff;
-/// The highest bit of the significand, which 80-bit numbers spell out and 128-bit ones imply.
+/// The highest bit of the significand. It is explicit in 80-bit numbers and implied in 128-bit
+/// ones.
 const INTEGER_BIT: u64 = 1 << 63;
-/// Bits of the fraction that a 128-bit number has more.
+/// The additional fraction bits of a 128-bit number.
 const EXTRA: u32 = 112 - 63;
-/// The bit that makes a NaN a quiet one.
+/// The bit that marks a NaN as quiet.
 const QUIET: u64 = 1 << 62;
 
-/// A `long double` of 80 bits as a number of 128. Exponents have the same range and bias.
+/// Converts an 80-bit `long double` to 128 bits. Exponents have the same range and bias.
 fn widen(bytes: [u8; 16]) -> u128 {
     let significand = u64::from_le_bytes(array(&bytes));
     let high = u16::from_le_bytes(array(&bytes[8..]));
@@ -185,13 +187,13 @@ fn widen(bytes: [u8; 16]) -> u128 {
         // A denormal whose integer bit is set has the value of the smallest exponent.
         (0, true) => (1, fraction),
         (0, false) | (_, true) => (exponent, fraction),
-        // No processor since the 80287 makes these, and none takes them for numbers.
+        // No processor since the 80287 produces these, and none accepts them as numbers.
         (_, false) => (EXPONENT, u128::from(QUIET) << EXTRA),
     };
     (u128::from(sign | exponent) << 112) | fraction
 }
 
-/// The `long double` nearest to a number of 128 bits, ties to even.
+/// The `long double` nearest to a 128-bit number, ties to even.
 fn narrow(bits: u128) -> [u8; 16] {
     let high = (bits >> 112) as u16;
     let (sign, mut exponent) = (high & SIGN, high & EXPONENT);
@@ -207,7 +209,7 @@ fn narrow(bits: u128) -> [u8; 16] {
         let integer_bit = if exponent == 0 { 0 } else { INTEGER_BIT };
         let rounded = u128::from(kept | integer_bit) + u128::from(up);
         if rounded >> 64 != 0 {
-            // Rounded up to the next power of two; from the largest exponent on to infinity.
+            // Rounded up to the next power of two, or from the largest exponent to infinity.
             exponent += 1;
             INTEGER_BIT
         } else {
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(narrow(one | all), long_double(0x4000, 1 << 63));
         assert_eq!(narrow((0x7ffe << 112) | all), long_double(0x7fff, 1 << 63));
         assert_eq!(narrow(all), long_double(1, 1 << 63));
-        // The smallest NaN is no infinity.
+        // The smallest NaN does not become infinity.
         assert_eq!(narrow((0x7fff << 112) | 1), long_double(0x7fff, 3 << 62));
     }
 }
