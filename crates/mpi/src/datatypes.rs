@@ -1,4 +1,4 @@
-//! Datatypes as functions (MPI 5.0 chapter 5): the work is in [`crate::datatype`].
+//! The functions on datatypes (MPI 5.0 chapter 5); [`crate::datatype`] implements them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::raw::{
 use crate::runtime::Mpi;
 use crate::types::Type;
 
-/// The datatype that was made, or why it could not be.
+/// A new datatype, or an error.
 type Made = Result<Datatype, DatatypeError>;
 
-/// A number of elements, which the standard calls so.
+/// Checks a count of elements.
 fn elements(count: i64) -> Result<usize, Failure> {
     raw::count(count)
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// Gives a datatype that was made a handle.
+    /// Gives a new datatype a handle.
     fn add_type(&self, made: Made, into: &HandleAt<D>) -> Result<(), Failure> {
         self.give_handle(self.made(made)?, into).map(drop)
     }
@@ -280,7 +280,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Type_free. Types that were made of it stay.
+    /// MPI_Type_free. Types that were made of it remain valid.
     pub fn type_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
         let Some(datatype) = self.state.types.get(number) else {
@@ -374,7 +374,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Type_get_name. A predefined one has its name from the start (MPI 5.0 §7.8).
+    /// MPI_Type_get_name. A predefined type has its name from the start (MPI 5.0 §7.8).
     pub fn type_get_name(
         &self,
         handle: D::Handle,
@@ -644,13 +644,13 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Lengths and displacements of so many blocks.
+/// The lengths and displacements of `count` blocks.
 fn lists(count: i64, lengths: Numbers, at: Numbers) -> Result<(Vec<i64>, Vec<i64>), Failure> {
     let count = elements(count)?;
     Ok((lengths.all(count, "array_of_blocklengths")?, at.all(count, "array_of_displacements")?))
 }
 
-/// A number that may be MPI_UNDEFINED.
+/// Converts MPI_UNDEFINED to `None`.
 fn given(number: i32) -> Option<i64> {
     (number != UNDEFINED).then_some(number.into())
 }
@@ -675,7 +675,7 @@ fn distribution_of<D: Dialect>(distribution: i64) -> Result<Distribution, Failur
     }
 }
 
-/// An integer of a type's contents, by the numbers of its constants.
+/// An integer of a type's contents, with the numbers of the dialect's constants.
 fn integer_out<D: Dialect>(integer: Integer) -> i64 {
     match integer {
         Integer::Number(number) => number,
@@ -689,7 +689,7 @@ fn integer_out<D: Dialect>(integer: Integer) -> i64 {
     }
 }
 
-/// A datatype whose counts fit the form of a function that is asked for them.
+/// A datatype that was not made with large counts, so that its counts fit an `int` query.
 fn small(datatype: &Type) -> Result<&Datatype, Failure> {
     match datatype.datatype.width() {
         Width::Int => Ok(&datatype.datatype),
@@ -700,7 +700,7 @@ fn small(datatype: &Type) -> Result<&Datatype, Failure> {
     }
 }
 
-/// Where a piece starts and ends in a buffer.
+/// The start and end of a piece in a buffer.
 fn window(position: i64, length: usize, room: usize) -> Result<(usize, usize), Failure> {
     let start = usize::try_from(start_of(position)?).unwrap_or(usize::MAX);
     let end = start.checked_add(length).filter(|end| *end <= room);

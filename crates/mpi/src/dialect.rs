@@ -1,13 +1,13 @@
-//! What differs between binary interfaces: the width and the predefined values of handles, the
+//! The differences between binary interfaces: the width and the predefined values of handles, the
 //! layout of a status, and the numbers of constants.
 //!
-//! Everything else in this crate has the numbers of MPI 5.0's own interface (chapter 20). A dialect
-//! turns a program's numbers into those and back. It is a type, so that the compiler sees through
-//! it: in the standard's own interface nothing is left of it.
+//! All other code of this crate uses the numbers of MPI 5.0's own interface (chapter 20). A dialect
+//! converts a program's numbers to those and back. It is a type, so that the compiler can inline
+//! it: for the standard's own interface it compiles to nothing.
 
 use crate::failure::Class;
 
-/// What a handle names.
+/// The kind of object that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Object {
     /// A communicator.
@@ -20,7 +20,7 @@ pub enum Object {
     Op,
     /// A request.
     Request,
-    /// A message that was matched.
+    /// A matched message.
     Message,
     /// Pairs of strings.
     Info,
@@ -35,12 +35,12 @@ pub enum Object {
 }
 
 impl Object {
-    /// Its name as programs know it.
+    /// Its name in the standard.
     pub fn name(self) -> &'static str {
         self.described().0
     }
 
-    /// The class of errors about its handles.
+    /// The error class of invalid handles of this kind.
     pub fn class(self) -> Class {
         self.described().1
     }
@@ -62,7 +62,7 @@ impl Object {
     }
 }
 
-/// A handle as a number: predefined ones as MPI 5.0 §20.3 has them, below 1,024; ours above.
+/// A handle as a number: predefined handles as in MPI 5.0 §20.3, below 1,024; ours above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub u32);
 
@@ -126,25 +126,26 @@ pub const UNDEFINED: i32 = -32766;
 /// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Who sent.
+    /// The sender's rank.
     pub source: i32,
     /// The tag.
     pub tag: i32,
-    /// The code of what went wrong, as programs have it; 0 is MPI_SUCCESS. `None`: what the program
-    /// has there stays, as whatever tells of one operation has to leave it (MPI 5.0 §3.2.5).
+    /// The error code in the program's numbers; 0 is MPI_SUCCESS. `None`: the program's field stays
+    /// unchanged, as required of functions that return the status of one operation (MPI 5.0
+    /// §3.2.5).
     pub error: Option<i32>,
     /// Bytes received, packed.
     pub bytes: u64,
-    /// Whether it was cancelled.
+    /// Whether the operation was cancelled.
     pub cancelled: bool,
 }
 
 impl Status {
-    /// That of a null request (MPI 5.0 §3.7.3).
+    /// The status of a null request (MPI 5.0 §3.7.3).
     pub const EMPTY: Status =
         Status { source: ANY_SOURCE, tag: ANY_TAG, error: Some(0), bytes: 0, cancelled: false };
 
-    /// That of a message from nobody (MPI 5.0 §3.10).
+    /// The status of a message from MPI_PROC_NULL (MPI 5.0 §3.10).
     pub const OF_NOBODY: Status = Status { source: PROC_NULL, error: None, ..Status::EMPTY };
 }
 
@@ -152,7 +153,7 @@ impl Status {
 pub trait Dialect: 'static {
     /// A handle.
     type Handle: Copy + std::fmt::Debug + 'static;
-    /// A handle of a file, which may be another type.
+    /// A handle of a file. It may have a type of its own.
     type File: Copy + std::fmt::Debug + 'static;
     /// A status.
     type Status: Copy + Default + std::fmt::Debug + 'static;
@@ -161,13 +162,13 @@ pub trait Dialect: 'static {
     const IN_PLACE: usize;
     /// MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE, as addresses.
     const STATUS_IGNORE: usize;
-    /// MPI_MAX_PROCESSOR_NAME, MPI_MAX_OBJECT_NAME, with the 0 at the end.
+    /// MPI_MAX_PROCESSOR_NAME, MPI_MAX_OBJECT_NAME, including the terminating 0.
     const MAX_NAMES: [usize; 2];
     /// MPI_KEYVAL_INVALID.
     const KEYVAL_INVALID: i32;
-    /// The first number of a code that a program adds: the one after MPI_ERR_LASTCODE.
+    /// The first error code that a program may add: the one after MPI_ERR_LASTCODE.
     const FIRST_CODE: i32;
-    /// What MPI_Abi_get_version answers.
+    /// The result of MPI_Abi_get_version.
     const ABI_VERSION: [i32; 2];
     /// MPI_ORDER_C, MPI_ORDER_FORTRAN.
     const ORDERS: [i32; 2];
@@ -177,39 +178,39 @@ pub trait Dialect: 'static {
     const DISTRIBUTIONS: [i32; 4];
     /// The combiners, in the order of [`Combiner`](crate::datatype::Combiner).
     const COMBINERS: [i32; 16];
-    /// MPI_TYPECLASS_INTEGER, REAL, COMPLEX, and that of truth values.
+    /// MPI_TYPECLASS_INTEGER, REAL, COMPLEX, and the class of truth values.
     const TYPE_CLASSES: [i32; 4];
-    /// Its name, for the version of the library.
+    /// The dialect's name, for the version of the library.
     const NAME: &'static str;
 
     /// The number of a handle.
     fn number(object: Object, handle: Self::Handle) -> Handle;
     /// The handle of a number.
     fn handle(object: Object, number: Handle) -> Self::Handle;
-    /// A rank or a constant in its place.
+    /// Converts a rank, or a constant in its place, to the standard's interface.
     fn rank(rank: i32) -> i32;
-    /// The reverse.
+    /// Converts a rank from the standard's interface.
     fn rank_out(rank: i32) -> i32;
-    /// A tag or MPI_ANY_TAG.
+    /// Converts a tag or MPI_ANY_TAG to the standard's interface.
     fn tag(tag: i32) -> i32;
-    /// The reverse.
+    /// Converts a tag from the standard's interface.
     fn tag_out(tag: i32) -> i32;
-    /// A key of attributes. The program's own have the same number everywhere.
+    /// Converts a key of attributes. The program's own keys have the same number everywhere.
     fn keyval(keyval: i32) -> i32;
-    /// A level of thread support.
+    /// Converts a level of thread support to the standard's interface.
     fn thread_level(level: i32) -> i32;
-    /// The reverse.
+    /// Converts a level of thread support from the standard's interface.
     fn thread_level_out(level: i32) -> i32;
-    /// The result of a comparison, of those of the standard's interface.
+    /// Converts the result of a comparison from the standard's interface.
     fn comparison_out(comparison: i32) -> i32;
-    /// A kind of split, of those of the standard's interface.
+    /// Converts a kind of split to the standard's interface.
     fn split_type(kind: i32) -> i32;
-    /// The number of a class of errors.
+    /// The number of an error class.
     fn class_out(class: Class) -> i32;
-    /// The class of a number, if it is one of the standard's.
+    /// The error class of a number, if it is one of the standard's.
     fn class(number: i32) -> Option<Class>;
-    /// A status in its layout.
+    /// Writes a status in the dialect's layout.
     fn status_out(status: Status, into: &mut Self::Status);
-    /// The reverse.
+    /// Reads a status from the dialect's layout.
     fn status(status: &Self::Status) -> Status;
 }

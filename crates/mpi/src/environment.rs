@@ -1,4 +1,4 @@
-//! Beginning and end, versions, time (MPI 5.0 chapters 9 and 11).
+//! Initialization and finalization, versions, time (MPI 5.0 chapters 9 and 11).
 
 use hikyaku_nic::fabric::Port;
 use hikyaku_rank::EndReason;
@@ -15,10 +15,10 @@ use crate::runtime::{Mpi, Phase, call, lock};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// The version of the standard that this is of.
+/// The implemented version of the standard.
 const VERSION: [i32; 2] = [5, 0];
 
-/// MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, the most that is provided in virtual time, and
+/// MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED (the maximum in virtual time), and
 /// MPI_THREAD_MULTIPLE, as MPI 5.0's interface numbers them.
 const THREAD_FUNNELED: i32 = 1024;
 const THREAD_SERIALIZED: i32 = 2048;
@@ -56,9 +56,9 @@ impl<D: Dialect> Mpi<D> {
         self.state.world.replace(Some(Rc::clone(&world)));
         self.state.thread.get_or_init(|| std::thread::current().id());
         self.state.phase.set(Phase::Running);
-        // Before two threads can make it at once.
+        // Make it now, before two threads can do so at once.
         self.own()?;
-        // A session may be another thread's.
+        // A session may belong to another thread.
         let others = if lock(&self.state.sessions).is_empty() { 0 } else { THREAD_MULTIPLE };
         self.begin_threads(threads.max(others))?;
         let provided = threads.min(self.most_threads()?);
@@ -66,7 +66,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// The name of the level of thread support.
+    /// The name of the provided level of thread support.
     pub(crate) fn thread_level(&self) -> &'static str {
         match self.state.threads.load(Ordering::Relaxed) {
             ..THREAD_FUNNELED => "MPI_THREAD_SINGLE",
@@ -76,15 +76,15 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// The most thread support that there is.
+    /// The highest level of thread support available.
     pub(crate) fn most_threads(&self) -> Result<i32, Failure> {
         let rank = self.rank()?;
         let is_virtual = rank.engine().borrow().port().capabilities().virtual_time;
         Ok(if is_virtual { THREAD_SERIALIZED } else { THREAD_MULTIPLE })
     }
 
-    /// From here on threads use MPI as this level says, if there is as much. One of the library is
-    /// among them if it is asked for.
+    /// Prepares for threads at this level, as far as it is available, and starts the library's
+    /// progress thread if the user asks for it.
     pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
         let most = self.most_threads()?;
         let is_virtual = most < THREAD_MULTIPLE;
@@ -94,20 +94,20 @@ impl<D: Dialect> Mpi<D> {
         if is_helped || level.min(most) == THREAD_MULTIPLE {
             rank.share_among_threads(crate::runtime::gate());
         }
-        // For good: the waits of a rank that threads have shared leave the gate.
+        // This is permanent: waits of a rank that threads have shared leave the gate.
         let is_shared = rank.is_shared();
         crate::runtime::go_through_gate(is_shared);
         if is_helped { self.start_progress_thread() } else { Ok(()) }
     }
 
-    /// Nobody uses MPI for now: what may be called may be called by any thread. The call that says
-    /// so leaves as it came in.
+    /// Ends the use of MPI for now: from here on any thread may call the functions that are allowed
+    /// then. The current call leaves in the same way as it entered.
     pub(crate) fn end_threads(&self) {
         crate::progress::end(self.state.job.borrow().clone());
         crate::runtime::go_through_gate(true);
     }
 
-    /// Ends well if no other thread is in a call: for the last call of all.
+    /// Fails if another thread is in a call. For the last call of the process.
     pub(crate) fn be_alone(&self) -> Result<(), Failure> {
         if crate::runtime::has_other_calls() {
             return Err(Failure::new(Class::Other, "another thread is still in a call of MPI"));
@@ -115,8 +115,8 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Finalize. What is still there of communicators and requests is dropped, unless a session
-    /// goes on.
+    /// MPI_Finalize. The remaining communicators and requests are dropped, unless a session is
+    /// still open.
     pub fn finalize(&self) -> Result<(), Failure> {
         self.be_alone()?;
         let own = self.state.own.borrow().clone();
@@ -144,14 +144,14 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Fails if ranks have called unlike things last on a communicator. Those of sessions go on.
+    /// Fails if the ranks' last calls on a communicator differ. Communicators of sessions stay.
     fn compare_last_calls(&self, world: Rc<Comm>) -> Result<(), Failure> {
         let until = world.inner.compared_until();
         let is_last = lock(&self.state.sessions).is_empty();
         let mut all = if is_last { self.state.comms.all() } else { Vec::new() };
         all.push(world);
         all.retain(|comm| !comm.is_inter());
-        // As all ranks do.
+        // All ranks must use the same order.
         all.sort_by_key(|comm| comm.inner.context());
         all.iter().try_for_each(|comm| {
             let compared = comm.inner.compare_last_call(until);
@@ -185,7 +185,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// For what any thread may ask, so that it takes no share of anything.
+    /// The check for functions that any thread may call. It touches no shared counts.
     fn needs_init(&self) -> Result<(), Failure> {
         match self.state.phase.get() {
             Phase::Running => Ok(()),
@@ -193,8 +193,8 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_Abort. The exit code is the one that is asked for, 0 as well; where none of it is left
-    /// in the byte that the system keeps, it is 1.
+    /// MPI_Abort. The exit code is the given one, 0 included. A nonzero code whose lowest byte, the
+    /// only one that the system keeps, is 0 becomes 1.
     pub fn abort(&self, comm: Rc<Comm>, code: i32) -> Result<(), Failure> {
         let place = comm.own_place();
         let line = format!("{place}, MPI_Abort: the program ends all ranks with code {code}");
@@ -224,8 +224,8 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Get_hw_resource_info: resources that have names here, and whether this process is
-    /// restricted to one of them. There are none.
+    /// MPI_Get_hw_resource_info: the named resources, and whether this process is restricted to one
+    /// of them. There are none.
     pub fn get_hw_resource_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
         self.add_info(Info::default(), &into)
     }
@@ -242,11 +242,11 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// MPI_Wtime: seconds since some moment, which is the same for all ranks of a host. In virtual time
-/// those are the machine's.
+/// MPI_Wtime: seconds since a moment that is the same for all ranks of a host. In virtual time it
+/// is the machine's time.
 ///
-/// Programs ask from any thread, whatever level of thread support they have: those with OpenMP
-/// measure their loops so. In real time nothing of the rank is touched.
+/// Programs call it from any thread, whatever their level of thread support: OpenMP programs
+/// measure their loops so. In real time it touches no state of the rank.
 pub fn wtime<D: Dialect>() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     let mut seconds = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9;
@@ -263,7 +263,7 @@ pub fn wtime<D: Dialect>() -> f64 {
     seconds
 }
 
-/// MPI_Wtick: the resolution of [`wtime`], seconds.
+/// MPI_Wtick: the resolution of [`wtime`] in seconds.
 pub fn wtick<D: Dialect>() -> f64 {
     1e-9
 }

@@ -20,13 +20,13 @@ const MAX_ERROR_STRING: usize = 512;
 /// An error handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handler {
-    /// All processes end.
+    /// Ends all processes.
     Fatal,
-    /// Those of the communicator end; here, all.
+    /// Ends the processes of the communicator; here, all processes.
     Abort,
     /// The call returns a code.
     Return,
-    /// A function of the program's own, for this kind of object.
+    /// A function of the program, for this kind of object.
     Own(Object, usize),
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Scoped {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// A call has failed: its error handler is told.
+    /// Calls the error handler for a failed call.
     #[cold]
     pub(crate) fn raise(&self, call: &CalledFunction, scope: Scope<D>, failure: &Failure) -> i32 {
         let scoped = match scope {
@@ -92,7 +92,7 @@ impl<D: Dialect> Mpi<D> {
             Handle::COMM_WORLD => self.world().ok().map(Scoped::Comm),
             own => self.state.comms.get(own).map(Scoped::Comm),
         });
-        // Errors of no object are those of MPI_COMM_SELF (MPI 5.0 §9.3).
+        // Errors of no object are handled as errors of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
         let code = code_of::<D>(failure);
         *lock(&self.state.told) = Some((code, call.explain(failure)));
@@ -106,8 +106,8 @@ impl<D: Dialect> Mpi<D> {
         code
     }
 
-    /// Another thread is in a call, where threads were to take turns: what the two have done to the
-    /// state of this rank, nobody knows. The first thread that is noticed ends all.
+    /// Another thread is in a call although threads must take turns, so the state of this rank may
+    /// be corrupt. The first thread that detects this ends the job.
     #[cold]
     pub(crate) fn end_as_second(&self, call: &CalledFunction) -> ! {
         static IS_NOTICED: AtomicBool = AtomicBool::new(false);
@@ -123,7 +123,7 @@ impl<D: Dialect> Mpi<D> {
         self.end(call, own.as_ref(), &Failure::new(Class::Other, text))
     }
 
-    /// Ends all, with one line that says why.
+    /// Ends the job with one line that states the reason.
     fn end(&self, call: &CalledFunction, scoped: Option<&Scoped>, failure: &Failure) -> ! {
         let class = failure.class.text();
         let place = scoped.map_or(String::new(), ToString::to_string);
@@ -132,9 +132,9 @@ impl<D: Dialect> Mpi<D> {
         self.end_job(&line, D::class_out(failure.class).clamp(1, 255), reason)
     }
 
-    /// Ends this process, and so the job. The first rank that does says why: what follows from it
-    /// at other ranks is no news. If the first only knows which rank has failed, that one says why
-    /// as well.
+    /// Ends this process, and so the job. Only the first rank that does so prints its line, because
+    /// failures at other ranks are consequences. If the first rank only knows which other rank has
+    /// failed, that rank prints its line too.
     #[expect(clippy::disallowed_methods, reason = "ending the processes is what is asked for")]
     pub(crate) fn end_job(&self, line: &str, code: i32, reason: EndReason) -> ! {
         let job = self.state.job.borrow().clone();
@@ -291,7 +291,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Error_string. Of the last error it also says why, which the class alone does not.
+    /// MPI_Error_string. For the last error it includes the reason, which is more than the class.
     pub fn error_string(&self, code: i32, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let told = lock(&self.state.told);
         let why = told.as_ref().filter(|(of, _)| *of == code).map(|(_, why)| why);
@@ -364,20 +364,20 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The code of a failure: that of the program's own function which has failed, or its class.
+/// The code of a failure: the one that a function of the program returned, else that of its class.
 pub(crate) fn code_of<D: Dialect>(failure: &Failure) -> i32 {
     failure.code.unwrap_or_else(|| D::class_out(failure.class))
 }
 
-/// An error handler as it is set.
+/// An error handler that can be set.
 #[derive(Debug)]
 pub struct Handling(Handler);
 
 impl Handling {
-    /// The same for an object of this kind.
+    /// The handler, checked for this kind of object.
     ///
     /// # Errors
-    /// It is for another kind.
+    /// The handler is for another kind.
     pub(crate) fn of(&self, object: Object) -> Result<Handler, Failure> {
         match self.0 {
             Handler::Own(other, _) if other != object => {
@@ -411,7 +411,7 @@ impl Codes {
         Ok(number)
     }
 
-    /// The last code that is used.
+    /// The last code in use.
     pub(crate) fn last<D: Dialect>(&self) -> i32 {
         D::FIRST_CODE - 1 + self.0.len() as i32
     }
@@ -441,7 +441,7 @@ impl Default for Codes {
     }
 }
 
-/// What comes of several operations, as it is told to the program.
+/// The results of several operations, as they are reported to the program.
 pub(crate) struct Results<D: Dialect> {
     statuses: StatusesAt<D>,
     pub(crate) count: usize,
@@ -453,7 +453,7 @@ impl<D: Dialect> Results<D> {
         Results { statuses, count: 0, failed: None }
     }
 
-    /// Writes what came of the next one.
+    /// Writes the result of the next operation.
     #[inline]
     pub(crate) fn push(&mut self, outcome: Result<Status, Failure>) {
         match outcome {
@@ -464,7 +464,7 @@ impl<D: Dialect> Results<D> {
         self.count += 1;
     }
 
-    /// One has failed: each status says of its operation whether it has.
+    /// Records a failed operation. From now on each status has an error field.
     #[cold]
     fn push_failure(&mut self, failure: Failure) {
         if self.failed.is_none() {
@@ -475,7 +475,7 @@ impl<D: Dialect> Results<D> {
         self.failed.get_or_insert(failure);
     }
 
-    /// An error if one has failed.
+    /// Returns an error if an operation has failed.
     pub(crate) fn end(self) -> Result<(), Failure> {
         match self.failed {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What goes wrong: a class of the standard, and a line for people (MPI 5.0 §9.4).
+//! Failures of calls: a class of the standard, and a line of text (MPI 5.0 §9.4).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -21,10 +21,10 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// All of them.
+            /// All classes.
             pub const ALL: &[Class] = &[$(Class::$name),*];
 
-            /// What it says.
+            /// The description of the class.
             pub fn text(self) -> &'static str {
                 match self {
                     $(Class::$name => $text,)*
@@ -99,44 +99,44 @@ classes! {
     Abi = 62, "the binary interface is set already";
 }
 
-/// Why a call did not do what it is for. One word, so that the result of a function that may fail
-/// stays in registers: one in memory, written in parts and read as a whole, waits for all stores
-/// before it, and so for the line of the message that was just sent.
+/// The reason why a call failed. It is one word, so that the result of a fallible function stays in
+/// registers. A result in memory, written in parts and read as a whole, waits for all earlier
+/// stores, and so for the line of the message that was just sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(Box<Reason>);
 
-/// What is known of a failure.
+/// The details of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     /// Its class.
     pub class: Class,
-    /// Why, in a line.
+    /// The reason in a line.
     pub text: String,
-    /// What it is about, of a call that has two of a kind.
+    /// The side of a call with two arguments of a kind.
     pub(crate) side: Option<CallSide>,
-    /// The communicator that it is about, if no argument of the call says so: that of a request.
+    /// The communicator of the failure if no argument names it: that of a request.
     pub(crate) comm: Option<Handle>,
-    /// What is known of the message that was received nevertheless: it was too long.
+    /// The status of a message that was too long, and was received in part.
     pub(crate) received: Option<Status>,
-    /// The code that a function of the program has returned, if that is why.
+    /// The code that a function of the program has returned, if that is the reason.
     pub code: Option<i32>,
-    /// Whether another rank has failed, whose own error says why.
+    /// Whether another rank has failed, whose own error states the reason.
     pub(crate) is_of_another: bool,
-    /// Whether it is of the call as such, and no argument is wrong.
+    /// Whether the failure is of the call as such, and no argument is wrong.
     is_of_call: bool,
 }
 
 /// One of the two sides of a call that sends and receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallSide {
-    /// What goes out.
+    /// The send side.
     Sent,
-    /// What comes in.
+    /// The receive side.
     Received,
 }
 
 impl CallSide {
-    /// Whether an argument of this name is of this side.
+    /// Whether an argument of this name belongs to this side.
     fn has(self, argument: &str) -> bool {
         match self {
             CallSide::Sent => ["send", "sdispls", "dest"].iter().any(|it| argument.starts_with(it)),
@@ -152,15 +152,15 @@ impl CallSide {
 pub struct CalledFunction {
     /// Its name.
     pub name: &'static str,
-    /// Its arguments that a value can be wrong for, and the class of error that this is.
+    /// The arguments whose values can be wrong, and the error class for each.
     pub arguments: &'static [(&'static str, Class)],
     /// Whether any thread may call it at any time, whatever the level of thread support.
     pub is_for_any_thread: bool,
 }
 
 impl CalledFunction {
-    /// Why it has failed, by the name of the argument that is wrong, as far as that is known: it is
-    /// looked up here, and not where the value is checked, so that right calls pay nothing for it.
+    /// The reason of a failure, with the name of the wrong argument if it can be determined. This
+    /// is done here and not where the value is checked, so that correct calls do not pay for it.
     pub(crate) fn explain(&self, failure: &Failure) -> String {
         let is_of_side = |name: &str| failure.side.is_none_or(|side| side.has(name));
         let one = |fits: &dyn Fn(&(&str, Class)) -> bool| {
@@ -173,7 +173,7 @@ impl CalledFunction {
             }
         };
         let text = &failure.text;
-        // A list of one side has a name that is longer than what both are checked by.
+        // The check uses a short name for both sides. The argument of one side has a longer name.
         let quoted = text.strip_prefix('`').and_then(|rest| rest.split_once('`'));
         if let Some((short, rest)) = quoted {
             let is_whole = self.arguments.iter().any(|(name, _)| *name == short);
@@ -191,13 +191,13 @@ impl CalledFunction {
     }
 }
 
-/// Whether the name of an argument is another one with what it is of before it.
+/// Whether the name of an argument is `short` with a prefix for its side or kind.
 fn is_long_form(name: &str, short: &str) -> bool {
     let before = name.strip_suffix(short).unwrap_or("");
     ["send", "recv", "s", "r"].contains(&before) || before.ends_with('_')
 }
 
-/// Whether names of arguments have this character.
+/// Whether names of arguments may contain this character.
 fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
@@ -239,67 +239,67 @@ impl Failure {
         }))
     }
 
-    /// The same, of the call as such: none of its arguments is wrong.
+    /// Marks the failure as one of the call as such: none of its arguments is wrong.
     #[cold]
     pub(crate) fn of_call(mut self) -> Failure {
         self.is_of_call = true;
         self
     }
 
-    /// The same, of a request of this communicator.
+    /// Sets the communicator of the failed request.
     #[cold]
     pub(crate) fn of(mut self, comm: Handle) -> Failure {
         self.comm = Some(comm);
         self
     }
 
-    /// The same, of another class.
+    /// Changes the class.
     #[cold]
     pub(crate) fn of_class(mut self, class: Class) -> Failure {
         self.class = class;
         self
     }
 
-    /// The same, with the code that a function of the program has returned.
+    /// Sets the code that a function of the program has returned.
     #[cold]
     pub(crate) fn with_code(mut self, code: Option<i32>) -> Failure {
         self.code = code;
         self
     }
 
-    /// The same, of what goes out.
+    /// Marks the failure as one of the send side.
     #[cold]
     pub(crate) fn sent(mut self) -> Failure {
         self.side = Some(CallSide::Sent);
         self
     }
 
-    /// The same, of what comes in.
+    /// Marks the failure as one of the receive side.
     #[cold]
     pub(crate) fn received(mut self) -> Failure {
         self.side = Some(CallSide::Received);
         self
     }
 
-    /// The same, of the buffer of this name if it is about a buffer.
+    /// Names the buffer argument, if the failure is about a buffer.
     #[cold]
     pub(crate) fn of_buffer(self, argument: &str) -> Failure {
         if self.class == Class::Buffer { self.named(argument) } else { self }
     }
 
-    /// There is no room for something.
+    /// Memory or another resource is exhausted.
     #[cold]
     pub fn no_memory(text: String) -> Failure {
         Failure::new(Class::NoMem, text)
     }
 
-    /// An argument that cannot be.
+    /// An argument is invalid.
     #[cold]
     pub fn argument(text: impl Into<String>) -> Failure {
         Failure::new(Class::Arg, text)
     }
 
-    /// The same, of the argument of this name.
+    /// Names the wrong argument.
     #[cold]
     #[must_use]
     pub fn named(mut self, argument: &str) -> Failure {
@@ -309,7 +309,7 @@ impl Failure {
         self
     }
 
-    /// A pointer that is null.
+    /// A pointer is null.
     #[cold]
     pub fn null(argument: &str) -> Failure {
         Failure::argument(format!("`{argument}` is a null pointer"))
@@ -435,7 +435,7 @@ mod tests {
             (wrong(Class::Comm), "`comm`: it is wrong"),
             (wrong(Class::Buffer).sent(), "`sendbuf`: it is wrong"),
             (wrong(Class::Count).received(), "`recvcounts`: it is wrong"),
-            // Nobody knows which.
+            // Several arguments fit, so none is named.
             (wrong(Class::Count), "it is wrong"),
             (wrong(Class::Other), "it is wrong"),
             (Failure::null("displs").received(), "`rdispls` is a null pointer"),

@@ -1,4 +1,4 @@
-//! Generalised requests: operations of the program's own, which it completes itself (MPI 5.0
+//! Generalised requests: operations that the program defines and completes itself (MPI 5.0
 //! §13.2).
 
 use std::cell::Cell;
@@ -15,25 +15,25 @@ use crate::raw::HandleAt;
 use crate::requests::{Outcome, Request};
 use crate::runtime::Mpi;
 
-/// What the program does for one, and how far it is.
+/// The program's functions for a generalised request, and its state.
 pub(crate) struct Generalised {
     is_complete: Cell<bool>,
-    /// Whether the program has freed its handle before.
+    /// Whether the program has freed its handle before completing it.
     is_freed: Cell<bool>,
     query: Box<dyn Fn() -> Outcome>,
     free: Box<dyn Fn() -> Result<(), Failure>>,
     cancel: Box<dyn Fn(bool) -> Result<(), Failure>>,
-    /// What moves while somebody waits.
+    /// The rank that makes progress during a wait.
     rank: Communicator,
 }
 
 impl Generalised {
-    /// The status, asked of the program; `None`: it is not complete.
+    /// The status as reported by the program; `None` if the request is not complete.
     pub(crate) fn status(&self) -> Option<Outcome> {
         self.is_complete.get().then(|| (self.query)())
     }
 
-    /// Waits until the program has completed it, in another thread.
+    /// Waits until another thread of the program has completed the request.
     pub(crate) fn wait(&self) {
         self.rank.block_on_memory(poll_fn(|_| match self.is_complete.get() {
             true => Poll::Ready(()),
@@ -41,18 +41,18 @@ impl Generalised {
         }));
     }
 
-    /// Tells the program that nobody needs it any more.
+    /// Calls the program's function that frees the request.
     pub(crate) fn free(&self) -> Result<(), Failure> {
         (self.free)()
     }
 
-    /// The same when it is complete: whether it is.
+    /// Marks the request to be freed when it completes. Returns whether it is complete already.
     pub(crate) fn free_when_complete(&self) -> bool {
         self.is_freed.set(true);
         self.is_complete.get()
     }
 
-    /// Asks the program to cancel it.
+    /// Calls the program's function that cancels the request.
     pub(crate) fn cancel(&self) -> Result<(), Failure> {
         (self.cancel)(self.is_complete.get())
     }

@@ -1,4 +1,4 @@
-//! Groups: lists of ranks of the job (MPI 5.0 §7.3). Nothing here communicates.
+//! Groups: lists of ranks of the job (MPI 5.0 §7.3). These functions do not communicate.
 
 use std::rc::Rc;
 
@@ -13,19 +13,19 @@ pub(crate) const CONGRUENT: i32 = 202;
 pub(crate) const SIMILAR: i32 = 203;
 pub(crate) const UNEQUAL: i32 = 204;
 
-/// A group: ranks of the job in an order.
+/// A group: an ordered list of ranks of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     pub(crate) ranks: Vec<u32>,
 }
 
 impl Group {
-    /// Where a rank of the job is.
+    /// The index of a rank of the job.
     fn place(&self, rank: u32) -> Option<usize> {
         self.ranks.iter().position(|other| *other == rank)
     }
 
-    /// The ranks of a list of numbers, each once, that the argument of this name has.
+    /// The ranks with these numbers, each of which may appear once. `argument` names the list.
     fn chosen(&self, numbers: &[i64], argument: &str) -> Result<Vec<u32>, Failure> {
         let mut chosen = Vec::with_capacity(numbers.len());
         for number in numbers {
@@ -68,7 +68,7 @@ impl<D: Dialect> Mpi<D> {
         self.state.groups.get(number).ok_or_else(|| self.no_such(Object::Group, number))
     }
 
-    /// Gives a group of these ranks a handle.
+    /// Gives a new group of these ranks a handle.
     pub(crate) fn add_group(&self, ranks: Vec<u32>, into: &HandleAt<D>) -> Result<(), Failure> {
         into.set(match ranks[..] {
             [] => Handle::GROUP_EMPTY,
@@ -218,7 +218,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The numbers of ranges of a first, a last and a step.
+/// Expands ranges, each of a first number, a last number and a stride.
 fn in_ranges(count: i32, ranges: Numbers) -> Result<Vec<i64>, Failure> {
     let all = ranges.all(3 * crate::raw::length(count, "n")?, "ranges")?;
     let mut numbers = Vec::new();

@@ -1,7 +1,7 @@
 //! Info objects: pairs of strings in the order in which they were set (MPI 5.0 chapter 10).
 //!
-//! Any thread may use them at any time, whatever the level of thread support, while another one is
-//! in a call of MPI: so they have locks of their own.
+//! Any thread may use them at any time, whatever the level of thread support, even while another
+//! thread is in a call of MPI. So they have their own locks.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,7 +10,7 @@ use crate::failure::{Class, Failure};
 use crate::raw::{HandleAt, Out, TextAt, Texts};
 use crate::runtime::{Mpi, lock};
 
-/// Longest keys and values, without the 0 at the end.
+/// Maximum lengths of keys and values, without the terminating 0.
 const MAX_KEY: usize = 255;
 const MAX_VALUE: usize = 1023;
 
@@ -27,7 +27,7 @@ impl Clone for Info {
 }
 
 impl Info {
-    /// These pairs.
+    /// An object with these pairs.
     pub(crate) fn of(pairs: &[(&str, String)]) -> Info {
         let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
         Info { pairs: Mutex::new(pairs) }
@@ -37,7 +37,7 @@ impl Info {
         lock(&self.pairs)
     }
 
-    /// Takes the pairs of another one, if there is one.
+    /// Adds the pairs of another object, if there is one.
     pub(crate) fn take_from(&self, other: Option<&Info>) {
         let Some(other) = other else { return };
         let pairs = other.pairs().clone();
@@ -61,7 +61,7 @@ impl Info {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// The info object of a handle; `None`: the null handle.
+    /// The info object of a handle; `None` for the null handle.
     pub fn info(&self, handle: D::Handle) -> Result<Option<Arc<Info>>, Failure> {
         let number = D::number(Object::Info, handle);
         match number {
@@ -80,12 +80,12 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// What is known of how this program was started (MPI 5.0 §11.2.1).
+    /// How this program was started, as far as known (MPI 5.0 §11.2.1).
     fn environment(&self, words: &[String]) -> Info {
         let command = words.first().cloned().unwrap_or_default();
         let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");
         let folder = std::env::current_dir().unwrap_or_default().display().to_string();
-        // Before MPI_Init the launcher has said it.
+        // Before MPI_Init the launcher's variable has the number of ranks.
         let said = || std::env::var("HIKYAKU_SIZE").unwrap_or_default();
         let size = self.state.size.get().map_or_else(said, u32::to_string);
         let pairs = [
@@ -158,7 +158,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Info_get, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
+    /// MPI_Info_get, replaced in MPI 4.0 by [`Mpi::info_get_string`].
     pub fn info_get(
         &self,
         info: Option<Arc<Info>>,
@@ -176,7 +176,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Info_get_valuelen, which MPI 4.0 has replaced by [`Mpi::info_get_string`].
+    /// MPI_Info_get_valuelen, replaced in MPI 4.0 by [`Mpi::info_get_string`].
     pub fn info_get_valuelen(
         &self,
         info: Option<Arc<Info>>,
@@ -234,7 +234,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// The words by which this process was started.
+/// The command line of this process.
 fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }

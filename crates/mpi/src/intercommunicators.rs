@@ -1,8 +1,8 @@
 //! Intercommunicators, and the collectives between their groups (MPI 5.0 §7.6, §6.2.3).
 //!
-//! Data goes straight from group to group: a message from each rank that gives some to each rank
-//! that takes it. A group first reduces among its own ranks, by a collective, and its first rank
-//! sends the result to the other group.
+//! Data goes directly from group to group: one message from each contributing rank to each
+//! receiving rank. For a reduction, each group first reduces among its own ranks with a collective,
+//! and its first rank sends the result to the other group.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let inner = local.intra()?;
         let leader = rank_in(leader, inner.size(), "the local leader")?;
-        // The other arguments count at the leader alone.
+        // The other arguments are significant at the leader only.
         let peer = if inner.rank() == leader { Some(self.comm(peer)?) } else { None };
         let bridge = match &peer {
             None => None,
@@ -98,11 +98,11 @@ fn rank_in(rank: i32, size: u32, what: &str) -> Result<u32, Failure> {
     })
 }
 
-/// A rank's part in an operation with a root.
+/// A rank's role in an operation with a root.
 enum RootedPart {
     /// It is the root.
     Root,
-    /// It is of the root's group, and has nothing to do.
+    /// It is in the root's group, and has nothing to do.
     None,
     /// The root is this rank of the other group.
     With(u32),
@@ -121,7 +121,7 @@ impl RootedPart {
     }
 }
 
-/// What a rank gives to ranks of the other group, and what it takes from them.
+/// The data that a rank sends to ranks of the other group, and receives from them.
 #[derive(Default)]
 struct Parcels {
     out: Vec<(u32, Area)>,
@@ -146,12 +146,12 @@ fn numbered(areas: Vec<Area>) -> Vec<(u32, Area)> {
     (0..).zip(areas).collect()
 }
 
-/// The same for every rank of the other group.
+/// The same area for every rank of the other group.
 fn to_all(comm: &Comm, area: Area) -> Vec<(u32, Area)> {
     (0..comm.inner.size()).map(|to| (to, area.clone())).collect()
 }
 
-/// Where equal parts for all ranks of the other group lie, one after the other.
+/// Consecutive parts of equal length, one for every rank of the other group.
 fn parts(comm: &Comm, elements: Elements) -> Result<Vec<(u32, Area)>, Failure> {
     let (datatype, count) = (elements.datatype?, elements.count);
     for_all(comm, count)?;
@@ -162,8 +162,8 @@ fn parts(comm: &Comm, elements: Elements) -> Result<Vec<(u32, Area)>, Failure> {
 }
 
 impl Parcels {
-    /// Of an operation in which the root has something for each of the other group: all that it
-    /// gives, and what each of them takes.
+    /// The parcels of an operation in which the root sends to each rank of the other group. `all`:
+    /// the root's areas; `one`: the area of each receiver.
     fn from_root(
         comm: &Comm,
         root: i32,
@@ -177,7 +177,7 @@ impl Parcels {
         })
     }
 
-    /// Of one in which the root gets something from each: all that it takes, and what each gives.
+    /// The parcels of an operation in which the root receives from each rank of the other group.
     fn to_root(
         comm: &Comm,
         root: i32,
@@ -189,7 +189,7 @@ impl Parcels {
     }
 }
 
-/// An exchange, which counts from the call on.
+/// An exchange. It is numbered when it first runs.
 fn exchanged(comm: Rc<Comm>, parcels: Parcels) -> Described<impl Future<Output = Done> + 'static> {
     Ok(async move { parcels.exchange(comm.groups_of()?.exchange()).await })
 }
@@ -328,7 +328,7 @@ impl<D: Dialect> Mpi<D> {
         exchanged(comm, Parcels { out, into })
     }
 
-    /// MPI_Reduce: of the elements of the other group.
+    /// MPI_Reduce: reduces the elements of the other group.
     pub fn inter_reduce(
         &self,
         operands: Operands,
@@ -361,7 +361,7 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
-    /// MPI_Allreduce: each group gets what the other one's elements come to.
+    /// MPI_Allreduce: each group gets the result of the other group's elements.
     pub fn inter_allreduce(
         &self,
         operands: Operands,
@@ -446,13 +446,13 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
-    /// MPI_Scan: there is none between groups.
+    /// MPI_Scan: not defined for intercommunicators.
     pub fn inter_scan(&self, _: Operands, comm: Rc<Comm>) -> Described<std::future::Ready<Done>> {
         comm.intra()?;
         Ok(std::future::ready(Ok(())))
     }
 
-    /// MPI_Exscan: there is none between groups.
+    /// MPI_Exscan: not defined for intercommunicators.
     pub fn inter_exscan(
         &self,
         operands: Operands,
@@ -462,7 +462,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// What the elements of this rank's group come to: at its first rank.
+/// Reduces the elements of this rank's group. The result is at its first rank.
 async fn reduced<D: Dialect>(
     groups: &Intercommunicator,
     from: &Area,
@@ -474,7 +474,7 @@ async fn reduced<D: Dialect>(
     Ok(data)
 }
 
-/// The same, and then the first ranks change what they have: at them, the other group's.
+/// [`reduced`], then the first ranks of both groups exchange their results.
 async fn swap<D: Dialect>(
     groups: &Intercommunicator,
     by: GroupExchange<'_>,
@@ -489,7 +489,7 @@ async fn swap<D: Dialect>(
     Ok(data)
 }
 
-/// Data to go on with, and why there are none.
+/// The data for the next step, or zeros and the error if there are none.
 fn given(data: Result<Vec<u8>, Error>, length: usize) -> (Vec<u8>, Option<Error>) {
     match data {
         Ok(data) => (data, None),
@@ -497,7 +497,7 @@ fn given(data: Result<Vec<u8>, Error>, length: usize) -> (Vec<u8>, Option<Error>
     }
 }
 
-/// A second step, which a rank that has failed in the first abandons: so the others learn of it.
+/// Runs a second step. A rank that failed in the first abandons it, so that the others detect that.
 async fn told<E: Into<Error>>(
     failed: Option<Error>,
     step: impl Future<Output = Result<(), E>>,

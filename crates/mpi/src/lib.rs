@@ -1,22 +1,22 @@
-//! MPI on hikyaku, apart from any binary interface: a file a chapter of MPI 5.0, on one rank of a
-//! job in bytes.
+//! MPI on hikyaku without a binary interface: one file per chapter of MPI 5.0, on top of one rank
+//! of a job that transfers bytes.
 //!
 //! ```text
 //!   libmpi_abi.so.1   libmpi.so.12        names, and a dialect: constants, widths, layouts
 //!            \            /
 //!             functions                   written from hikyaku-mpi-table
-//!                  |
+//!             functions                   generated from hikyaku-mpi-table
 //!        call, Mpi<D>: a method a function
-//!        environment sessions abi errors attributes info datatypes
+//!        call, Mpi<D>: one method per function
 //!        communicators intercommunicators groups topology collectives operations
 //!        messages buffered requests generalised
 //!                  |
 //!        rank  coll  msg
 //! ```
 //!
-//! `raw` follows the pointers of a program and nothing else does; `arguments` keeps together what
-//! the standard has one by one; `slots` gives the objects their handles; `runtime` holds the state
-//! of the process and is the boundary that no panic crosses.
+//! Only `raw` dereferences pointers of a program; `arguments` groups the arguments that the
+//! standard lists separately; `slots` gives the objects their handles; `runtime` holds the state of
+//! the process and is the boundary that no panic crosses.
 
 mod abi;
 mod arguments;

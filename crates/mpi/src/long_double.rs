@@ -1,21 +1,21 @@
-//! Arithmetic of `long double` as C computes it on x86-64: 80 bits, by the processor's x87 unit,
-//! which Rust has no type for.
+//! Arithmetic of `long double` as C computes it on x86-64: 80 bits, on the processor's x87 unit.
+//! Rust has no such type.
 
 use std::arch::asm;
 use std::cmp::Ordering;
 
-/// A `long double` as it lies in memory: ten bytes, and six that mean nothing.
+/// A `long double` as stored in memory: ten bytes, and six of padding.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
 pub(crate) struct LongDouble([u8; 16]);
 
-/// What the unit does with the two numbers on its stack.
+/// Applies an x87 instruction to two numbers on the unit's stack.
 macro_rules! calculated {
     ($left:expr, $right:expr, $instruction:literal) => {{
         let (left, right) = ($left, $right);
         let mut result = LongDouble([0; 16]);
         // SAFETY: both numbers are read and the result is written within their ten bytes; the
-        // unit's stack is empty before and after, as it says that it uses all of it.
+        // unit's stack is empty before and after, and the block declares that it uses all of it.
         unsafe {
             asm!(
                 "fld tbyte ptr [{left}]",
@@ -60,11 +60,11 @@ impl LongDouble {
         calculated!(self, other, "fmulp st(1), st")
     }
 
-    /// Which is larger; `None`: one is no number.
+    /// Compares two numbers; `None` if one is a NaN.
     pub(crate) fn compare(self, other: LongDouble) -> Option<Ordering> {
         let (above, parity, equal): (u8, u8, u8);
         // SAFETY: both numbers are read within their ten bytes; the unit's stack is empty before
-        // and after, as it says that it uses all of it.
+        // and after, and the block declares that it uses all of it.
         unsafe {
             asm!(
                 "fld tbyte ptr [{other}]",
@@ -97,7 +97,7 @@ impl LongDouble {
 mod tests {
     use super::*;
 
-    /// A whole number: the unit's format has no hidden bit.
+    /// A whole number. The format has no hidden bit.
     fn of(number: i64) -> LongDouble {
         let size = number.unsigned_abs();
         let mut bytes = [0; 16];

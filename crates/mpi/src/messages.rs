@@ -1,8 +1,8 @@
 //! Messages between two ranks (MPI 5.0 chapter 3).
 //!
-//! Data without gaps go straight from and into the program's memory. Data with gaps are packed into
-//! the landing ring and unpacked out of it, a packet at a time; a message of a single packet is
-//! packed into a buffer of its own.
+//! Data without gaps are sent and received directly in the program's memory. Data with gaps are
+//! packed into the landing ring and unpacked from it, one packet at a time; a message of a single
+//! packet is packed into a buffer of its own.
 
 use std::rc::Rc;
 
@@ -18,24 +18,24 @@ use crate::requests::{OF_NOBODY, Request, RequestState, Staged, status_of};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
-/// A message to be sent: where from, whom to, as what.
+/// A message to send: its data, destination and tag.
 pub(crate) struct Outgoing {
     pub(crate) area: Area,
-    /// `None`: to nobody.
+    /// `None`: to MPI_PROC_NULL.
     pub(crate) to: Option<Envelope>,
 }
 
-/// A message to be received.
+/// A message to receive.
 pub(crate) struct Incoming {
     pub(crate) area: Area,
-    /// `None`: from nobody.
+    /// `None`: from MPI_PROC_NULL.
     pub(crate) from: Option<Selector>,
 }
 
-/// A receive that was started: its request, and its data if they come beside their memory.
+/// A started receive: its request, and its staging buffer if it has one.
 type PostedReceive = (RequestId, Option<Box<Staged>>);
 
-/// Whom a message is for; `None`: nobody.
+/// The envelope of a message to `dest`; `None` for MPI_PROC_NULL.
 #[inline(always)]
 fn envelope(comm: &Comm, dest: i32, tag: i32) -> Result<Option<Envelope>, Failure> {
     if tag < 0 {
@@ -56,7 +56,7 @@ pub(crate) fn no_tag(tag: i32) -> Failure {
     Failure::new(Class::Tag, format!("tag {tag} is not valid: tags start at 0"))
 }
 
-/// Whom a message may be from; `None`: nobody.
+/// The selector of messages from `source`; `None` for MPI_PROC_NULL.
 #[inline(always)]
 fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Failure> {
     let tag = match tag {
@@ -77,7 +77,7 @@ fn selector(comm: &Comm, source: i32, tag: i32) -> Result<Option<Selector>, Fail
     Ok(Some(Selector { source, tag, context: comm.inner.context() }))
 }
 
-/// The rank in the job of a rank that exists; `of_side` says of a failure what it is about.
+/// The rank in the job of a rank that exists. `of_side` marks a failure's side.
 #[inline(always)]
 fn known(comm: &Comm, rank: i32, of_side: fn(Failure) -> Failure) -> Result<u32, Failure> {
     if rank as u32 >= comm.inner.size() {
@@ -94,15 +94,15 @@ fn no_rank(comm: &Comm, rank: i32) -> Failure {
     Failure::new(Class::Rank, text)
 }
 
-/// Sends a message of data without gaps if that needs no request, and there is room at once. The
-/// result is a `bool`, for the reason in [`hikyaku_msg::Engine::send_directly`].
+/// Sends a message without gaps if that needs no request and there is room at once. The result is a
+/// `bool`, for the reason in [`hikyaku_msg::Engine::send_directly`].
 #[inline(always)]
 fn send_at_once(comm: &Comm, to: &Envelope, data: &[u8], mode: SendMode) -> bool {
     comm.inner.engine().borrow_mut().send_directly(data, to, mode)
 }
 
-/// Receives a message of data without gaps if it is there, by one of the engine's functions, and so
-/// without a request. `None`: it is not, as far as is known.
+/// Receives a message without gaps without a request, with one of the engine's functions. `None`:
+/// it has not arrived, as far as is known.
 #[inline(always)]
 fn receive_at_once(
     comm: &Comm,
@@ -126,7 +126,7 @@ impl Outgoing {
         Ok(Outgoing { area: elements.sent()?, to })
     }
 
-    /// Sends it.
+    /// Sends the message and waits.
     fn send(&self, comm: &Comm, mode: SendMode) -> Result<(), Failure> {
         let Some(to) = self.to else { return Ok(()) };
         if comm.inner.tasks().are_over() && !self.area.is_scattered() {
@@ -138,7 +138,7 @@ impl Outgoing {
         wait_for(comm, state).map(drop)
     }
 
-    /// Starts it.
+    /// Starts the send.
     pub(crate) fn start(&self, comm: &Comm, mode: SendMode) -> Result<RequestState, Failure> {
         let Some(to) = self.to else { return Ok(RequestState::Done(Status::EMPTY)) };
         let (buffer, staged) = match self.area.memory() {
@@ -175,7 +175,7 @@ impl Incoming {
         Ok(Incoming { area: elements.received()?, from })
     }
 
-    /// Receives it.
+    /// Receives the message and waits.
     fn receive(&self, comm: &Comm) -> Result<Status, Failure> {
         let Some(from) = self.from else { return Ok(Status::OF_NOBODY) };
         if let Some(memory) = self.area.memory()
@@ -189,7 +189,7 @@ impl Incoming {
         wait_for(comm, state)
     }
 
-    /// Starts it.
+    /// Starts the receive.
     pub(crate) fn start(&self, comm: &Comm) -> Result<RequestState, Failure> {
         Ok(match self.post(comm)? {
             Some((id, staged)) => RequestState::Message { id, is_receive: true, staged },
@@ -197,7 +197,7 @@ impl Incoming {
         })
     }
 
-    /// The same. `None`: it is from nobody.
+    /// Posts the receive. `None`: it is from MPI_PROC_NULL.
     #[inline(always)]
     fn post(&self, comm: &Comm) -> Result<Option<PostedReceive>, Failure> {
         let Some(from) = self.from else { return Ok(None) };
@@ -211,8 +211,8 @@ impl Incoming {
     }
 }
 
-/// Where a message of up to `room` bytes is received whose data have gaps: straight into the gaps,
-/// or, a short one or one for which there is too little room, beside.
+/// The receive buffer for a message of up to `room` bytes whose data have gaps: the gaps
+/// themselves, or a staging buffer if the message is short or the area is too small for it.
 #[cold]
 fn gaps_of(area: &Area, room: usize) -> (RecvBuffer, Option<Box<Staged>>) {
     if let Some(data) = area.scattered(room) {
@@ -239,7 +239,7 @@ fn wait_for(comm: &Comm, state: RequestState) -> Result<Status, Failure> {
     }
 }
 
-/// Abandons a message that was started: its memory is the program's again.
+/// Abandons a started message, so that the program may reuse its memory.
 #[cold]
 fn abandon(comm: &Comm, state: &RequestState) {
     if let RequestState::Message { id, .. } = state {
@@ -247,17 +247,17 @@ fn abandon(comm: &Comm, state: &RequestState) {
     }
 }
 
-/// A message that a probe has matched: nobody else receives it (MPI 5.0 §3.8.2).
+/// A message matched by a probe: no other receive can get it (MPI 5.0 §3.8.2).
 #[derive(Debug)]
 pub(crate) struct Matched {
     comm: Rc<Comm>,
-    /// Its receive, which has no memory yet.
+    /// Its receive, which has no buffer yet.
     id: RequestId,
     bytes: usize,
 }
 
 impl Matched {
-    /// Goes on with its receive.
+    /// Attaches the buffer to its receive.
     fn receive(&self, area: Area) -> RequestState {
         let (buffer, staged) = match area.memory() {
             Some(memory) if area.len() >= self.bytes => (memory.to_receive(self.bytes), None),
@@ -268,7 +268,7 @@ impl Matched {
     }
 }
 
-/// The functions of one mode of sending.
+/// The functions of one send mode.
 macro_rules! sends {
     ($(($mode:expr, $blocking:ident, $started:ident, $kept:ident, $name:literal);)*) => {
         impl<D: Dialect> Mpi<D> {
@@ -340,7 +340,7 @@ fn send(
     Outgoing { area: elements.sent()?, to }.send(comm, mode)
 }
 
-/// Receives a message that is not there yet.
+/// Receives a message that has not arrived yet.
 #[inline(never)]
 fn receive(
     elements: Elements<&Type>,
@@ -357,7 +357,7 @@ sends! {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// Leaves a message in flight.
+    /// Starts a send and gives it a handle.
     #[inline(never)]
     fn start_send(
         &self,
@@ -374,7 +374,7 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// The same of a message that is to be received.
+    /// Starts a receive and gives it a handle.
     #[inline(never)]
     fn start_receive(
         &self,
@@ -497,7 +497,7 @@ impl<D: Dialect> Mpi<D> {
         status.tell(received.receive(&comm))
     }
 
-    /// MPI_Isendrecv: what is sent is copied, so that the request is that of the receive.
+    /// MPI_Isendrecv: the outgoing data are copied, so that the request is that of the receive.
     pub fn isendrecv(
         &self,
         out: Elements<Rc<Type>>,
@@ -574,14 +574,14 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Matches what a probe has found.
+    /// Posts the receive of a message that a probe has found.
     fn matched(
         &self,
         comm: &Rc<Comm>,
         found: Received,
         into: &HandleAt<D>,
     ) -> Result<Status, Failure> {
-        // As the engine found it: the first of this sender with this tag.
+        // The engine found it with this selector: the first message of this sender with this tag.
         let Received { source, tag, bytes } = found;
         let of = Selector { source: Some(source), tag: Some(tag), context: comm.inner.context() };
         let bytes = bytes as usize;
@@ -645,7 +645,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Takes a matched message; `None`: there is none, from nobody.
+    /// Takes a matched message; `None` for a message from MPI_PROC_NULL.
     fn take_matched(&self, handle: &HandleAt<D>) -> Result<Option<Rc<Matched>>, Failure> {
         let number = handle.get();
         let found = match number {
@@ -669,7 +669,8 @@ impl<D: Dialect> Mpi<D> {
         let area = elements.area()?;
         status.tell(match self.take_matched(&message)? {
             None => Ok(Status::OF_NOBODY),
-            // The message's communicator is told of a failure: no argument names one.
+            // No argument names a communicator, so the failure is one of the message's
+            // communicator.
             Some(matched) => wait_for(&matched.comm, matched.receive(area))
                 .map_err(|failure| failure.of(matched.comm.handle.get())),
         })

@@ -19,26 +19,26 @@ use crate::raw::{Buffer, HandleAt, Out};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
-/// What memory for every type is aligned to.
+/// An alignment that suits every type.
 const ALIGNMENT: i64 = align_of::<u128>() as i64;
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
-    /// One of the standard's.
+    /// A predefined operation.
     Predefined(Predefined),
-    /// The program's own.
+    /// An operation of the program.
     Own {
         /// Its function.
         function: usize,
-        /// Whether that takes large counts.
+        /// Whether the function takes large counts.
         is_large: bool,
         /// Whether the order of operands does not matter.
         commutes: bool,
     },
 }
 
-/// The operations of the standard, with its numbers.
+/// The predefined operations, with the standard's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Predefined {
     /// MPI_SUM.
@@ -72,7 +72,7 @@ pub enum Predefined {
 }
 
 impl Predefined {
-    /// The one of a number.
+    /// The operation of a number.
     #[inline(always)]
     fn of_number(number: u32) -> Option<Predefined> {
         const FIRST: u32 = Predefined::Sum as u32;
@@ -136,10 +136,10 @@ impl Predefined {
     }
 }
 
-/// Puts `left ∘ right` into `right`, element by element.
+/// Computes `left ∘ right` element by element and stores it in `right`.
 pub(crate) type Kernel = fn(&[u8], &mut [u8]);
 
-/// Applies a function to numbers that lie in bytes.
+/// Applies a function to numbers that are stored as bytes.
 fn each<const N: usize, T>(
     left: &[u8],
     right: &mut [u8],
@@ -154,7 +154,7 @@ fn each<const N: usize, T>(
     }
 }
 
-/// A kernel over a type of Rust.
+/// A kernel for a Rust type.
 macro_rules! kernel {
     ($type:ty, $act:expr) => {
         Some(
@@ -233,7 +233,7 @@ fn long_double(op: Predefined) -> Option<Kernel> {
     }
 }
 
-/// Those of two of them, as a complex number.
+/// The kernels of a complex number of two `long double`.
 fn long_double_complex(op: Predefined) -> Option<Kernel> {
     type Pair = [LongDouble; 2];
     fn of(bytes: [u8; 32]) -> Pair {
@@ -259,7 +259,7 @@ fn long_double_complex(op: Predefined) -> Option<Kernel> {
     }
 }
 
-/// A `long double` and an index, packed.
+/// The kernels of a packed `long double` and an index.
 fn long_double_pair(op: Predefined) -> Option<Kernel> {
     fn by(left: &[u8], right: &mut [u8], wins: Ordering) {
         fn parts(bytes: [u8; 20]) -> (LongDouble, i32) {
@@ -289,7 +289,7 @@ fn long_double_pair(op: Predefined) -> Option<Kernel> {
     }
 }
 
-/// A value and an index: the smaller index where values are equal (MPI 5.0 §6.9.4).
+/// The kernels of a value and an index: if values are equal, the smaller index (MPI 5.0 §6.9.4).
 macro_rules! pairs {
     ($op:expr, $value:ty, $index:ty, $width:literal, $at:literal) => {{
         fn parts(bytes: [u8; $width]) -> ($value, $index) {
@@ -316,8 +316,8 @@ macro_rules! pairs {
     }};
 }
 
-/// What an operation does to elements of a basic type; `None`: the standard has no such pair, or
-/// the type is not computed with here.
+/// The kernel of an operation on a basic type; `None` if the standard does not define it, or the
+/// type is not supported here.
 pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     match op {
         Predefined::Replace => return Some(|left, right| right.copy_from_slice(left)),
@@ -331,9 +331,10 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
         BasicClass::Signed if op as i32 <= Predefined::Xor as i32 => {
             integers!(op, i8, i16, i32, i64, i128).get(at).copied().flatten()
         }
-        // For the standard MPI_CHAR is text, which has no sum; programs have always had one.
+        // In the standard MPI_CHAR is text, which has no sum; but programs have always relied on
+        // one.
         BasicClass::Character if basic == Basic::Char => integers!(op, i8)[0],
-        // The standard has no logical operations of addresses; MPICH and Open MPI have.
+        // The standard has no logical operations on addresses; MPICH and Open MPI have.
         BasicClass::Address => integers!(op, i8, i16, i32, i64).get(at).copied().flatten(),
         BasicClass::Unsigned => integers!(op, u8, u16, u32, u64, u128).get(at).copied().flatten(),
         BasicClass::Byte if bits => integers!(op, u8)[0],
@@ -357,7 +358,7 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
             Basic::TwoInt | Basic::TwoInteger => pairs!(op, i32, i32, 8, 4),
             Basic::TwoReal => pairs!(op, f32, f32, 8, 4),
             Basic::TwoDoublePrecision => pairs!(op, f64, f64, 16, 8),
-            // The others have gaps: their elements come packed.
+            // The other pairs have gaps: their elements arrive packed.
             Basic::DoubleInt => pairs!(op, f64, i32, 12, 8),
             Basic::LongInt => pairs!(op, i64, i32, 12, 8),
             Basic::ShortInt => pairs!(op, i16, i32, 6, 2),
@@ -368,7 +369,7 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     }
 }
 
-/// What elements of a type of the standard are, as far as ranks can compare it.
+/// The element type of a basic type, as far as ranks can compare it.
 pub(crate) fn element_of(basic: Basic) -> Element {
     match (basic.class(), basic.size()) {
         (BasicClass::Float, 4) => Element::of::<f32>(),
@@ -396,7 +397,7 @@ pub(crate) struct Reducing<D: Dialect> {
 }
 
 impl<D: Dialect> Reducing<D> {
-    /// What an operation does to elements of a type.
+    /// The reduction of an operation on a type.
     #[inline]
     pub(crate) fn new(op: Op, datatype: &Rc<Type>) -> Result<Self, Failure> {
         if !datatype.datatype.is_committed() {
@@ -420,12 +421,12 @@ impl<D: Dialect> Reducing<D> {
         !matches!(self.op, Op::Own { commutes: false, .. })
     }
 
-    /// What the elements are, as far as ranks can compare it.
+    /// The element type, as far as ranks can compare it.
     pub(crate) fn element(&self) -> Element {
         self.datatype.basic().map_or(Element::BYTE, element_of)
     }
 
-    /// What a command queue computes for it; `None`: only this rank can.
+    /// The combining operation for a command queue; `None` if only this rank can compute it.
     pub(crate) fn combining(&self) -> Option<Combining> {
         let (Op::Predefined(op), basic) = (self.op, self.datatype.basic()?) else { return None };
         let (number, is_float) = match (basic.class(), basic.size()) {
@@ -458,7 +459,7 @@ impl<D: Dialect> Reducing<D> {
         Combining::new(operation, number)
     }
 
-    /// As the collectives take it.
+    /// The reduction in the form of the collectives.
     pub(crate) fn as_reduction(&self) -> Reduction<impl FnMut(&[u8], &mut [u8])> {
         let combination = match self.op {
             Op::Predefined(op) => op.combination(),
@@ -472,13 +473,13 @@ impl<D: Dialect> Reducing<D> {
         }
     }
 
-    /// Puts `left ∘ right` into `right`.
+    /// Computes `left ∘ right` and stores it in `right`.
     pub(crate) fn combine(&self, left: &[u8], right: &mut [u8]) {
         if let Some(kernel) = self.kernel {
             return kernel(left, right);
         }
-        // A function of the program's is for each element (MPI 5.0 §6.9.5), and gets as many at a
-        // time as a packet has.
+        // A function of the program works on single elements (MPI 5.0 §6.9.5), and gets as many at
+        // a time as fit in a packet.
         let (size, span) = (self.datatype.size().max(1), self.datatype.extent().unsigned_abs());
         let bytes = (PACKET / size.max(span as usize)).max(1) * size;
         for (left, right) in left.chunks(bytes).zip(right.chunks_mut(bytes)) {
@@ -498,17 +499,17 @@ impl<D: Dialect> Reducing<D> {
     }
 }
 
-/// One operand of a function of the program's: in memory that suits every type, from bound to
-/// bound, since a function may assign whole structures with what fills them up. Zeros are where the
-/// type has gaps.
+/// One operand of a function of the program. Its memory suits every type and extends from bound to
+/// bound, because a function may assign whole structures including their padding. The gaps of the
+/// type are zero.
 struct Operand {
     memory: Vec<u128>,
-    /// Where displacement 0 is, from the start of the memory: outside of it for some types.
+    /// The offset of displacement 0 in the memory. It is outside of it for some types.
     origin: i64,
     elements: i64,
 }
 
-/// Why an operand has its place: it is of no more elements than the program has in memory.
+/// Why an operand's size fits: it has no more elements than the program has in memory.
 const FITS: &str = "as many elements are in the program's memory";
 
 impl Operand {
@@ -596,7 +597,7 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Algorithms chosen by name, as far as they can do a reduction.
+/// The algorithms chosen by name, restricted to those that can do this reduction.
 pub(crate) fn choices_of<D: Dialect>(comm: &Communicator, reducing: &Reducing<D>) -> Choices {
     if reducing.commutes() { comm.choices() } else { comm.choices().for_ordered() }
 }

@@ -1,8 +1,8 @@
 //! The thread that makes progress while the program computes, if the user asks for it.
 //!
-//! It lives from the first call that begins MPI to the last that ends it. It uses the rank under
-//! the same gate as the program's own calls, whatever level of thread support the program has asked
-//! for. [`hikyaku_rank::SpareThread`] is its body.
+//! It runs from the first call that begins MPI to the last that ends it. It uses the rank under the
+//! same gate as the program's own calls, whatever level of thread support the program has asked
+//! for. Its body is [`hikyaku_rank::SpareThread`].
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,11 +13,11 @@ use crate::dialect::Dialect;
 use crate::failure::{Class, Failure};
 use crate::runtime::{Mpi, attend_as_spare, outside};
 
-/// The thread of this process.
+/// The progress thread of this process.
 struct Running {
     spare: Arc<SpareThread>,
     thread: JoinHandle<()>,
-    /// A child that is forked does not have it.
+    /// The process that started it: a forked child does not have the thread.
     process: ForkedProcess,
 }
 
@@ -30,7 +30,7 @@ fn take_running() -> Option<Running> {
 /// Whether the environment asks for the thread.
 ///
 /// # Errors
-/// It has another value than there are; or time is virtual.
+/// The variable has an invalid value, or time is virtual.
 pub(crate) fn is_wanted(is_virtual: bool) -> Result<bool, Failure> {
     let variable = ProgressThread::VARIABLE;
     let failure = |why: String| Failure::new(Class::Other, format!("{variable}: {why}"));
@@ -45,7 +45,7 @@ pub(crate) fn is_wanted(is_virtual: bool) -> Result<bool, Failure> {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// Starts the thread, if there is none. It comes in when this call is over.
+    /// Starts the thread, if there is none. It enters the gate when this call is over.
     pub(crate) fn start_progress_thread(&self) -> Result<(), Failure> {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
@@ -62,17 +62,17 @@ impl<D: Dialect> Mpi<D> {
     }
 }
 
-/// Ends the thread, if there is one, and waits until it has ended. For calls, which are inside of
-/// the gate.
+/// Ends the thread, if there is one, and waits until it has ended. For calls, which are inside the
+/// gate.
 pub(crate) fn end(job: Option<Communicator>) {
     let Some(Running { spare, thread, process }) = take_running() else { return };
-    // The thread itself may be who ends the process, in a function of the program.
+    // The thread itself may end the process, in a function of the program.
     if !process.is_this() || thread.thread().id() == thread::current().id() {
         return;
     }
     if let Some(job) = job {
         job.end_spare(&spare);
     }
-    // A panic has been told.
+    // A panic was reported already.
     outside(|| _ = thread.join());
 }

@@ -1,10 +1,10 @@
-//! Arguments of C that are pointers, and who follows them.
+//! Arguments of C that are pointers, and the code that dereferences them.
 //!
-//! A program promises of every pointer what the standard says of the argument: it is null, one of
-//! the constants, or points to as much as the function reads or writes. Nothing here can check
-//! more than null. The values below keep a pointer together with its purpose. A function of a
-//! shared library makes each, and it is used before that function returns; a buffer is used until
-//! the operation that holds it is complete.
+//! For every pointer the program promises what the standard says of the argument: it is null, one
+//! of the constants, or points to as much memory as the function reads or writes. Only null can be
+//! checked here. The types below keep a pointer together with its purpose. A function of a shared
+//! library creates each, and it is used before that function returns; a buffer is used until the
+//! operation that holds it is complete.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::datatype::{self, Cursor, Datatype, DatatypeError};
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
 use crate::failure::{Class, Failure};
 
-/// Memory of the program: messages are read from it or written to it.
+/// Memory of the program from which messages are sent or into which they are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffer(*mut u8);
 
@@ -27,7 +27,7 @@ impl Buffer {
     /// No memory.
     pub const NULL: Buffer = Buffer(std::ptr::null_mut());
 
-    /// What a program gave.
+    /// Wraps the program's pointer.
     #[inline]
     pub fn new(start: *mut u8) -> Buffer {
         Buffer(start)
@@ -43,7 +43,7 @@ impl Buffer {
     #[inline]
     pub fn at(self, bytes: i64) -> Buffer {
         if self.0.is_null() {
-            // MPI_BOTTOM: displacements are addresses that MPI_Get_address has given.
+            // MPI_BOTTOM: displacements are addresses that MPI_Get_address has returned.
             return Buffer(std::ptr::with_exposed_provenance_mut(bytes as usize));
         }
         Buffer(self.0.wrapping_offset(bytes as isize))
@@ -55,17 +55,17 @@ impl Buffer {
         self.address() == D::IN_PLACE
     }
 
-    /// Whether it can be memory: it is no null pointer, and no constant that stands for something
-    /// else. Of both binary interfaces, as neither has memory at the other's constant.
+    /// Whether it can be memory: it is neither null nor a constant with another meaning. The check
+    /// covers both binary interfaces, because neither has memory at the other's constant.
     #[inline]
     pub(crate) fn is_memory(self) -> bool {
         self.address().wrapping_add(1) > 2
     }
 
-    /// What a program gave as the argument of this name, which is `length` bytes of memory.
+    /// Checks the argument of this name, which should be `length` bytes of memory.
     ///
     /// # Errors
-    /// It is null or a constant, and there should be some bytes.
+    /// It is null or a constant, and `length` is not 0.
     pub(crate) fn needed(self, length: usize, argument: &str) -> Result<Buffer, Failure> {
         if length == 0 || self.is_memory() {
             return Ok(self);
@@ -73,14 +73,14 @@ impl Buffer {
         Err(self.not_memory(length).named(argument))
     }
 
-    /// What is wrong with a buffer that is not memory.
+    /// The failure for a buffer that is not memory.
     #[cold]
     pub(crate) fn not_memory(self, length: usize) -> Failure {
         let what = if self.address() == 0 { "a null pointer" } else { "MPI_IN_PLACE" };
         Failure::new(Class::Buffer, format!("the buffer of {length} bytes is {what}"))
     }
 
-    /// The same where it cannot be null.
+    /// Checks an argument that must not be null.
     ///
     /// # Errors
     /// It is null.
@@ -98,7 +98,7 @@ impl Buffer {
         unsafe { slice::from_raw_parts(self.0, length) }
     }
 
-    /// Its bytes, to be written.
+    /// Its bytes, for writing.
     #[inline]
     pub(crate) fn bytes_mut<'a>(self, length: usize) -> &'a mut [u8] {
         if length == 0 {
@@ -108,15 +108,15 @@ impl Buffer {
         unsafe { slice::from_raw_parts_mut(self.0, length) }
     }
 
-    /// Its bytes for a send that goes on after this call.
+    /// Its bytes for a send that continues after this call.
     #[inline]
     pub(crate) fn to_send(self, length: usize) -> SendBuffer {
-        // SAFETY: the program keeps the buffer as it is until the request is complete (MPI 5.0
+        // SAFETY: the program does not change the buffer until the request is complete (MPI 5.0
         // §3.7.2).
         unsafe { SendBuffer::new(self.0, length) }
     }
 
-    /// Its bytes for a receive that goes on after this call.
+    /// Its bytes for a receive that continues after this call.
     #[inline]
     pub(crate) fn to_receive(self, length: usize) -> RecvBuffer {
         // SAFETY: the program does not use the buffer until the request is complete (MPI 5.0
@@ -124,15 +124,15 @@ impl Buffer {
         unsafe { RecvBuffer::new(self.0, length) }
     }
 
-    /// Packs the next bytes of what a cursor is at, as many as there is room for.
+    /// Packs bytes from the cursor's position on, as many as `into` has room for.
     pub(crate) fn pack(self, cursor: &mut Cursor, into: &mut [u8]) {
-        // SAFETY: the program promised the memory of all its elements, and `into` is ours.
+        // SAFETY: the program promised the memory of all elements, and `into` is the library's.
         unsafe { cursor.pack(self.0, into) };
     }
 
-    /// Unpacks the next bytes.
+    /// Unpacks `from` at the cursor's position.
     pub(crate) fn unpack(self, cursor: &mut Cursor, from: &[u8]) {
-        // SAFETY: the program promised the memory of all its elements for this call alone.
+        // SAFETY: the program promised the memory of all elements for this call alone.
         unsafe { cursor.unpack(from, self.0) };
     }
 
@@ -143,18 +143,18 @@ impl Buffer {
         datatype: &Datatype,
         (into, position): (&mut [u8], &mut u64),
     ) -> Result<(), DatatypeError> {
-        // SAFETY: the program promised the memory of all its elements, which `into` is apart from.
+        // SAFETY: the program promised the memory of all elements, which does not overlap `into`.
         unsafe { datatype::pack_external(self.0, elements, datatype, into, position) }
     }
 
-    /// Unpacks them.
+    /// Unpacks elements in `external32` from a position on.
     pub(crate) fn unpack_external(
         self,
         elements: u64,
         datatype: &Datatype,
         (from, position): (&[u8], &mut u64),
     ) -> Result<(), DatatypeError> {
-        // SAFETY: the program promised the memory of all its elements for this call alone.
+        // SAFETY: the program promised the memory of all elements for this call alone.
         unsafe { datatype::unpack_external(from, position, self.0, elements, datatype) }
     }
 
@@ -164,11 +164,12 @@ impl Buffer {
     }
 }
 
-/// Elements of a type from a place on, or bytes there, of which a message has so many bytes.
+/// The data of a message in the program's memory: `length` packed bytes of elements, or plain
+/// bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Spread {
     pub(crate) buffer: Buffer,
-    /// `None`: they follow each other.
+    /// `None`: the bytes are contiguous.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) length: usize,
 }
@@ -176,7 +177,7 @@ pub(crate) struct Spread {
 // SAFETY: the program promised the memory for the operation, whichever of its threads is in MPI.
 unsafe impl Send for Spread {}
 
-// SAFETY: nothing but its pieces changes it, which one thread has.
+// SAFETY: only its `Pieces` methods change it, and one thread has them.
 unsafe impl Sync for Spread {}
 
 impl Pieces for Spread {
@@ -207,10 +208,10 @@ impl Pieces for Spread {
     }
 }
 
-/// Several of them, one after the other.
+/// Several spreads, one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct SpreadBlocks {
-    /// Each with what the blocks before it have.
+    /// Each spread with the number of bytes before it.
     blocks: Arc<[(usize, Spread)]>,
     length: usize,
 }
@@ -226,8 +227,8 @@ impl SpreadBlocks {
         SpreadBlocks { blocks, length }
     }
 
-    /// Calls `act` with each block that has some of the bytes from `from` to `to`, and with which
-    /// of its bytes those are.
+    /// Calls `act` with each block that has some of the bytes from `from` to `to`, and with the
+    /// range of those bytes in the block.
     fn each(&self, from: usize, to: usize, mut act: impl FnMut(&Spread, Range<usize>)) {
         let first = self.blocks.partition_point(|(start, block)| start + block.length <= from);
         for (start, block) in &self.blocks[first..] {
@@ -269,7 +270,7 @@ impl Pieces for SpreadBlocks {
     }
 }
 
-/// Where a value is written.
+/// The address to which a value is written.
 #[derive(Debug, Clone, Copy)]
 pub struct Out<T> {
     at: *mut T,
@@ -277,7 +278,7 @@ pub struct Out<T> {
 }
 
 impl<T: Copy> Out<T> {
-    /// What a program gave as the argument of this name.
+    /// Wraps the argument of this name.
     ///
     /// # Errors
     /// It is null.
@@ -286,22 +287,22 @@ impl<T: Copy> Out<T> {
         if at.is_null() { Err(Failure::null(argument)) } else { Ok(Out { at, turn: |it| it }) }
     }
 
-    /// The same for a value that programs have another number for.
+    /// Converts the value with `turn` before it is written, for values with other numbers.
     #[inline]
     #[must_use]
     pub fn mapped(self, turn: fn(T) -> T) -> Out<T> {
         Out { turn, ..self }
     }
 
-    /// Writes it.
+    /// Writes the value.
     #[inline]
     pub fn set(self, value: T) {
         let value = (self.turn)(value);
-        // SAFETY: not null, and the program promised a place for one value.
+        // SAFETY: not null, and the program promised room for one value.
         unsafe { self.at.write(value) }
     }
 
-    /// Reads it.
+    /// Reads the value.
     #[inline]
     pub fn get(self) -> T {
         // SAFETY: not null, and the program promised a value.
@@ -317,7 +318,7 @@ impl Out<c_int> {
     }
 }
 
-/// Where a number is written that is an `int` or longer, by the form of the function.
+/// The address of a number that is an `int` or longer, depending on the function.
 #[derive(Debug, Clone, Copy)]
 pub enum NumberAt {
     /// An `int`.
@@ -327,7 +328,7 @@ pub enum NumberAt {
 }
 
 impl NumberAt {
-    /// An `int`.
+    /// The address of an `int`.
     ///
     /// # Errors
     /// It is null.
@@ -336,7 +337,7 @@ impl NumberAt {
         Ok(NumberAt::Small(Out::new(at, argument)?))
     }
 
-    /// 64 bits.
+    /// The address of a 64-bit number.
     ///
     /// # Errors
     /// It is null.
@@ -345,7 +346,7 @@ impl NumberAt {
         Ok(NumberAt::Large(Out::new(at, argument)?))
     }
 
-    /// Writes a number; MPI_UNDEFINED if it has no room (MPI 5.0 §3.2.5).
+    /// Writes a number, or MPI_UNDEFINED if it does not fit (MPI 5.0 §3.2.5).
     pub fn set(self, value: i64) {
         match self {
             NumberAt::Small(at) => at.set(c_int::try_from(value).unwrap_or(UNDEFINED)),
@@ -353,7 +354,7 @@ impl NumberAt {
         }
     }
 
-    /// Reads it.
+    /// Reads the number.
     pub fn get(self) -> i64 {
         match self {
             NumberAt::Small(at) => at.get().into(),
@@ -362,24 +363,24 @@ impl NumberAt {
     }
 }
 
-/// Numbers that a program gave.
+/// A list of numbers of the program.
 #[derive(Debug, Clone)]
 pub enum Numbers {
-    /// Each an `int`.
+    /// Each number is an `int`.
     Small(*const c_int),
-    /// Each of 64 bits.
+    /// Each number has 64 bits.
     Large(*const i64),
     /// A copy.
     Kept(Rc<[i64]>),
 }
 
 impl Numbers {
-    /// Each an `int`.
+    /// A list of `int`.
     pub fn small(at: *const c_int) -> Numbers {
         Numbers::Small(at)
     }
 
-    /// Each of 64 bits.
+    /// A list of 64-bit numbers.
     pub fn large(at: *const i64) -> Numbers {
         Numbers::Large(at)
     }
@@ -388,7 +389,7 @@ impl Numbers {
         self.address() == Some(0)
     }
 
-    /// Its address, which may be a constant that stands for something; `None`: it is a copy.
+    /// The list's address, which may be a constant with a special meaning; `None` for a copy.
     pub(crate) fn address(&self) -> Option<usize> {
         match self {
             Numbers::Small(at) => Some(at.addr()),
@@ -397,7 +398,7 @@ impl Numbers {
         }
     }
 
-    /// A copy of so many of them, if any, for an operation that starts when the program's are gone.
+    /// A copy of `count` numbers, if any. For an operation that starts after the call.
     ///
     /// # Errors
     /// As [`Numbers::all`].
@@ -408,24 +409,24 @@ impl Numbers {
         Ok(Numbers::Kept(self.all(count, argument)?.into()))
     }
 
-    /// So many of them.
+    /// The first `count` numbers.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub fn all(&self, count: usize, argument: &str) -> Result<Vec<i64>, Failure> {
         self.check(count, argument)?;
         Ok((0..count).map(|at| self.get(at)).collect())
     }
 
-    /// Whether there are so many.
+    /// Checks that `count` numbers can be read.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
         if count > 0 && self.is_null() { Err(Failure::null(argument)) } else { Ok(()) }
     }
 
-    /// One of them, after [`Numbers::check`].
+    /// One number, after [`Numbers::check`].
     pub(crate) fn get(&self, at: usize) -> i64 {
         match self {
             Numbers::Kept(numbers) => numbers.get(at).copied().unwrap_or(0),
@@ -441,27 +442,27 @@ impl Numbers {
     }
 }
 
-/// Where numbers are written.
+/// The address of a list of numbers to write.
 #[derive(Debug, Clone, Copy)]
 pub enum NumbersAt {
-    /// Each an `int`.
+    /// Each number is an `int`.
     Small(*mut c_int),
-    /// Each of 64 bits.
+    /// Each number has 64 bits.
     Large(*mut i64),
 }
 
 impl NumbersAt {
-    /// Each an `int`.
+    /// A list of `int`.
     pub fn small(at: *mut c_int) -> NumbersAt {
         NumbersAt::Small(at)
     }
 
-    /// Each of 64 bits.
+    /// A list of 64-bit numbers.
     pub fn large(at: *mut i64) -> NumbersAt {
         NumbersAt::Large(at)
     }
 
-    /// Writes one.
+    /// Writes one number.
     pub fn set(self, at: usize, value: i64) {
         match self {
             NumbersAt::Small(start) if !start.is_null() => {
@@ -477,18 +478,18 @@ impl NumbersAt {
         }
     }
 
-    /// One of `count` that there are.
+    /// Checks that `count` numbers can be written.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub(crate) fn check(self, count: usize, argument: &str) -> Result<(), Failure> {
         if count > 0 && self.address() == 0 { Err(Failure::null(argument)) } else { Ok(()) }
     }
 
-    /// Writes several from the first place on.
+    /// Writes several numbers from the first place on.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and there is at least one number.
     pub(crate) fn fill(
         self,
         values: impl ExactSizeIterator<Item = i64>,
@@ -499,7 +500,7 @@ impl NumbersAt {
         Ok(())
     }
 
-    /// Its address, which may be a constant that stands for something.
+    /// The list's address, which may be a constant with a special meaning.
     pub(crate) fn address(self) -> usize {
         match self {
             NumbersAt::Small(start) => start.addr(),
@@ -507,7 +508,7 @@ impl NumbersAt {
         }
     }
 
-    /// The same numbers to be read.
+    /// The same list, for reading.
     pub(crate) fn to_read(self) -> Numbers {
         match self {
             NumbersAt::Small(start) => Numbers::Small(start),
@@ -516,7 +517,7 @@ impl NumbersAt {
     }
 }
 
-/// Where a handle is, or is written.
+/// The address of a handle.
 #[derive(Debug)]
 pub struct HandleAt<D: Dialect> {
     object: Object,
@@ -524,7 +525,7 @@ pub struct HandleAt<D: Dialect> {
 }
 
 impl<D: Dialect> HandleAt<D> {
-    /// What a program gave as the argument of this name.
+    /// Wraps the argument of this name.
     ///
     /// # Errors
     /// It is null.
@@ -553,15 +554,14 @@ impl<D: Dialect> HandleAt<D> {
         self.set(Handle::null(self.object));
     }
 
-    /// The same place, which has the null handle until something is made: if that fails, programs
-    /// look at it.
+    /// Writes the null handle first, because programs read the handle even if the call fails.
     pub fn nulled(self) -> HandleAt<D> {
         self.set_null();
         self
     }
 }
 
-/// Handles that a program gave.
+/// The address of a list of handles.
 #[derive(Debug)]
 pub struct HandlesAt<D: Dialect> {
     object: Object,
@@ -569,27 +569,27 @@ pub struct HandlesAt<D: Dialect> {
 }
 
 impl<D: Dialect> HandlesAt<D> {
-    /// What a program gave.
+    /// Wraps the program's pointer.
     pub fn new(object: Object, start: *mut D::Handle) -> HandlesAt<D> {
         HandlesAt { object, start }
     }
 
-    /// One of `count` that there are.
+    /// Checks that `count` handles can be accessed.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
         if count > 0 && self.start.is_null() { Err(Failure::null(argument)) } else { Ok(()) }
     }
 
-    /// One of them, after [`HandlesAt::check`].
+    /// The address of one handle, after [`HandlesAt::check`].
     #[inline]
     pub fn at(&self, at: usize) -> HandleAt<D> {
         HandleAt { object: self.object, at: self.start.wrapping_add(at) }
     }
 }
 
-/// Handles that a program gave to be read.
+/// A list of handles of the program, for reading.
 #[derive(Debug)]
 pub enum Handles<D: Dialect> {
     /// In the program's memory.
@@ -608,12 +608,12 @@ impl<D: Dialect> Clone for Handles<D> {
 }
 
 impl<D: Dialect> Handles<D> {
-    /// What a program gave.
+    /// Wraps the program's pointer.
     pub fn new(object: Object, start: *const D::Handle) -> Handles<D> {
         Handles::Given(HandlesAt::new(object, start.cast_mut()))
     }
 
-    /// A copy of so many of them, if any, for an operation that starts when the program's are gone.
+    /// A copy of `count` handles, if any. For an operation that starts after the call.
     ///
     /// # Errors
     /// As [`Handles::all`].
@@ -624,19 +624,19 @@ impl<D: Dialect> Handles<D> {
         Ok(Handles::Kept(self.all(count, argument)?.into()))
     }
 
-    /// So many of them.
+    /// The first `count` handles.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub fn all(&self, count: usize, argument: &str) -> Result<Vec<Handle>, Failure> {
         self.check(count, argument)?;
         Ok((0..count).map(|at| self.get(at)).collect())
     }
 
-    /// Whether there are so many.
+    /// Checks that `count` handles can be read.
     ///
     /// # Errors
-    /// The pointer is null, and there should be some.
+    /// The pointer is null, and `count` is not 0.
     pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
         match self {
             Handles::Given(given) => given.check(count, argument),
@@ -644,7 +644,7 @@ impl<D: Dialect> Handles<D> {
         }
     }
 
-    /// One of them, after [`Handles::check`].
+    /// One handle, after [`Handles::check`].
     pub(crate) fn get(&self, at: usize) -> Handle {
         match self {
             Handles::Given(given) => given.at(at).get(),
@@ -653,7 +653,7 @@ impl<D: Dialect> Handles<D> {
     }
 }
 
-/// Where statuses are written, unless they are ignored.
+/// The address of a list of statuses to write, unless the program ignores them.
 #[derive(Debug)]
 pub struct StatusesAt<D: Dialect> {
     start: Option<*mut D::Status>,
@@ -661,17 +661,17 @@ pub struct StatusesAt<D: Dialect> {
 }
 
 impl<D: Dialect> StatusesAt<D> {
-    /// What a program gave.
+    /// Wraps the program's pointer.
     #[inline]
     pub fn new(start: *mut D::Status) -> StatusesAt<D> {
         let is_ignored = start.addr() == D::STATUS_IGNORE;
         StatusesAt { start: (!is_ignored).then_some(start), dialect: PhantomData }
     }
 
-    /// The same where it cannot be ignored.
+    /// Wraps a pointer that must not be ignored.
     ///
     /// # Errors
-    /// It is null, or ignored.
+    /// It is null, or MPI_STATUS_IGNORE.
     pub fn needed(start: *mut D::Status, argument: &str) -> Result<StatusesAt<D>, Failure> {
         if start.is_null() || start.addr() == D::STATUS_IGNORE {
             return Err(Failure::null(argument));
@@ -679,21 +679,21 @@ impl<D: Dialect> StatusesAt<D> {
         Ok(StatusesAt::new(start))
     }
 
-    /// Writes one.
+    /// Writes one status.
     #[inline]
     pub fn set(&self, at: usize, status: Status) {
         let Some(start) = self.start.filter(|start| !start.is_null()) else { return };
-        // SAFETY: not null, and the program promised room for as many as are written; the rest of
-        // what is there is whatever it was.
+        // SAFETY: not null, and the program promised room for as many as are written. Fields that
+        // are not written keep their contents.
         let into = unsafe { &mut *start.wrapping_add(at) };
         D::status_out(status, into);
     }
 
-    /// Writes what came of one operation: of a message that was too long too, which was received as
-    /// far as there was room (MPI 5.0 §3.2.5).
+    /// Writes the result of one operation. A message that was too long, and was received in part,
+    /// also has a status (MPI 5.0 §3.2.5).
     ///
     /// # Errors
-    /// Why it failed.
+    /// The operation failed.
     #[inline]
     pub(crate) fn tell(&self, outcome: Result<Status, Failure>) -> Result<(), Failure> {
         outcome.map(|status| self.set(0, status)).inspect_err(|failure| {
@@ -703,14 +703,14 @@ impl<D: Dialect> StatusesAt<D> {
         })
     }
 
-    /// Writes the error of one that was written.
+    /// Changes the error field of a status that was written.
     pub(crate) fn set_error(&self, at: usize, error: i32) {
         if let Some(known) = self.at(at) {
             self.set(at, Status { error: Some(error), ..known });
         }
     }
 
-    /// Reads the first.
+    /// Reads the first status.
     pub fn get(&self) -> Option<Status> {
         self.at(0)
     }
@@ -722,26 +722,26 @@ impl<D: Dialect> StatusesAt<D> {
     }
 }
 
-/// The status that a program gave.
+/// Reads the program's status.
 ///
 /// # Errors
-/// It is null, or ignored.
+/// It is null, or MPI_STATUS_IGNORE.
 pub fn status_of<D: Dialect>(at: *const D::Status, argument: &str) -> Result<Status, Failure> {
     let found = StatusesAt::<D>::needed(at.cast_mut(), argument)?;
     found.get().ok_or_else(|| Failure::null(argument))
 }
 
-/// A string that a program gave.
+/// A string of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Text(*const c_char);
 
 impl Text {
-    /// What a program gave.
+    /// Wraps the program's pointer.
     pub fn new(start: *const c_char) -> Text {
         Text(start)
     }
 
-    /// The string.
+    /// Reads the string.
     ///
     /// # Errors
     /// It is null, or not UTF-8.
@@ -756,33 +756,33 @@ impl Text {
     }
 }
 
-/// Strings that a program gave.
+/// A list of strings of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Texts(*const *const c_char);
 
 impl Texts {
-    /// What a program gave.
+    /// Wraps the program's pointer.
     pub fn new(start: *const *const c_char) -> Texts {
         Texts(start)
     }
 
-    /// So many of them.
+    /// The first `count` strings.
     ///
     /// # Errors
-    /// One is null, or not UTF-8, or there should be some.
+    /// A string is null or not UTF-8, or the list is null and `count` is not 0.
     pub fn all(self, count: usize, argument: &str) -> Result<Vec<String>, Failure> {
         if count > 0 && self.0.is_null() {
             return Err(Failure::null(argument));
         }
         let text = |at| {
-            // SAFETY: not null, and the program promised as many as it says.
+            // SAFETY: not null, and the program promised `count` strings.
             Text::new(unsafe { self.0.wrapping_add(at).read() }).read(argument)
         };
         (0..count).map(text).collect()
     }
 }
 
-/// Where a string is written.
+/// The address to which a string is written.
 #[derive(Debug, Clone, Copy)]
 pub struct TextAt {
     start: *mut c_char,
@@ -790,15 +790,16 @@ pub struct TextAt {
 }
 
 impl TextAt {
-    /// What a program gave as the argument of this name. Null is right where there is no room.
+    /// Wraps the argument of this name. It may be null if there is no room.
     pub fn new(start: *mut c_char, argument: &'static str) -> TextAt {
         TextAt { start, argument }
     }
 
-    /// Writes a string and a 0 into `room` bytes, cut where it has no room. Its length as written.
+    /// Writes a string and a 0 into `room` bytes, truncated if necessary. Returns the written
+    /// length.
     ///
     /// # Errors
-    /// The pointer is null, and there is room.
+    /// The pointer is null, and `room` is not 0.
     pub fn set(self, text: &str, room: usize) -> Result<c_int, Failure> {
         if room > 0 && self.start.is_null() {
             return Err(Failure::null(self.argument));
@@ -816,7 +817,7 @@ impl TextAt {
     }
 }
 
-/// A number of elements that a program gave.
+/// Checks a number of elements of the program.
 ///
 /// # Errors
 /// It is negative.
@@ -826,7 +827,7 @@ pub(crate) fn count(count: i64) -> Result<usize, Failure> {
         .map_err(|_| Failure::new(Class::Count, format!("the count {count} is negative")))
 }
 
-/// A length that a program gave as the argument of this name: of a list or of memory.
+/// Checks the length of a list or of memory. `argument` is its name.
 ///
 /// # Errors
 /// It is negative.
@@ -836,7 +837,7 @@ pub(crate) fn length(length: impl Into<i64>, argument: &str) -> Result<usize, Fa
         .map_err(|_| Failure::argument(format!("`{argument}` is {length}: it is negative")))
 }
 
-/// A number of dimensions that a program gave.
+/// Checks a number of dimensions of the program.
 ///
 /// # Errors
 /// It is negative.

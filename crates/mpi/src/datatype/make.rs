@@ -187,7 +187,7 @@ impl Datatype {
     /// The predefined type of a class and a size (MPI_Type_match_size, MPI 5.0 §19.1.9).
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such type.
     pub fn match_size(class: TypeClass, size: i64) -> Result<Datatype, DatatypeError> {
         let found = Basic::match_size(class, size);
         found.map(Datatype::from).ok_or(DatatypeError::NoSuchSize { class, size })
@@ -197,7 +197,7 @@ impl Datatype {
     /// §19.1.9). It is committed.
     ///
     /// # Errors
-    /// No kind has so many.
+    /// No kind has so many digits.
     pub fn f90_integer(range: i64) -> Result<Datatype, DatatypeError> {
         let kinds = [
             (2, Basic::Integer1),
@@ -216,7 +216,7 @@ impl Datatype {
     /// MPI_UNDEFINED (MPI_Type_create_f90_real, MPI 5.0 §19.1.9). It is committed.
     ///
     /// # Errors
-    /// No kind has so many, or both are undefined.
+    /// No kind has so many digits, or both are undefined.
     pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Datatype, DatatypeError> {
         let names = [Basic::Real4, Basic::Real8, Basic::Real16];
         let basic = names[f90_kind("real", precision, range)?];
@@ -227,7 +227,7 @@ impl Datatype {
     /// (MPI_Type_create_f90_complex, MPI 5.0 §19.1.9). It is committed.
     ///
     /// # Errors
-    /// No kind has so many, or both are undefined.
+    /// No kind has so many digits, or both are undefined.
     pub fn f90_complex(
         precision: Option<i64>,
         range: Option<i64>,
@@ -238,7 +238,7 @@ impl Datatype {
     }
 }
 
-/// Which of the three IEEE formats of Fortran has these decimal digits (Fortran's
+/// The index of the first of Fortran's three IEEE formats with these decimal digits (Fortran's
 /// SELECTED_REAL_KIND).
 fn f90_kind(
     what: &'static str,
@@ -281,7 +281,7 @@ fn check_lengths(lengths: &[i64], displacements: &[i64]) -> Result<(), DatatypeE
     }
 }
 
-/// A displacement or stride in elements, as bytes.
+/// Converts a displacement or stride in elements to bytes.
 fn in_bytes(elements: i64, old: &Datatype) -> Result<i64, DatatypeError> {
     narrow(i128::from(elements) * i128::from(old.extent()), "a displacement")
 }

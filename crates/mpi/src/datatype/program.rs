@@ -1,8 +1,8 @@
 //! The flattened form of a datatype: loops over blocks of bytes.
 //!
-//! A [`Program`] forgets what the bytes mean and keeps where they are, in the order in which they
-//! are packed. Making it merges what lies side by side: neighbouring blocks, loops whose turns
-//! touch, loops in loops that go on at the same stride, lists of blocks at equal distances.
+//! A [`Program`] drops the meaning of the bytes and keeps their locations, in packing order. Its
+//! construction merges adjacent parts: neighbouring blocks, loops whose turns touch, nested loops
+//! that continue at the same stride, lists of blocks at equal distances.
 //!
 //! ```text
 //!   Block                     n bytes                      a run of memory
@@ -13,19 +13,19 @@
 //! ```
 //!
 //! Packed offsets are found by division (`Loop`, `Equal`) or binary search (`Blocks`, `List`), so
-//! nothing has to be remembered between two pieces of a message but how many bytes are done. The
-//! size of a program grows with the arguments of the constructors, never with their product:
-//! children are shared, and only small ones are copied into the lists above them.
+//! the only state between two pieces of a message is the number of bytes done. The size of a
+//! program grows with the arguments of the constructors, never with their product: children are
+//! shared, and only small ones are copied into the lists above them.
 
 use std::sync::Arc;
 
 use super::basic::LeafKind;
 use super::tree::{Datatype, Shape};
 
-/// Lists up to this long become part of the list above them, where their blocks may merge.
+/// Lists up to this length are merged into the list above, where their blocks may merge.
 const SHORT: usize = 16;
 
-/// A committed datatype: what packs and unpacks its elements.
+/// A committed datatype in the form that packs and unpacks its elements.
 #[derive(Debug)]
 pub struct Program {
     body: Arc<Body>,
@@ -47,14 +47,14 @@ impl Program {
         self.extent
     }
 
-    /// Whether elements follow each other without gaps, in the order in which they are packed.
+    /// Whether elements have no gaps inside or between them, and are stored in packing order.
     pub fn is_contiguous(&self) -> bool {
         let is_dense = || i64::try_from(self.body.size) == Ok(self.extent);
         self.body.size == 0 || (matches!(self.body.form, Form::Block) && is_dense())
     }
 
-    /// The one block in which `count` elements lie, if they lie in one: its displacement from the
-    /// buffer's address, and its length. One element may where two do not.
+    /// The block in which `count` elements lie, if it is a single one: its displacement from the
+    /// buffer's address, and its length. One element may be a single block where two are not.
     pub fn as_block(&self, count: u64) -> Option<(i64, u64)> {
         if count == 0 || self.body.size == 0 {
             return Some((0, 0));
@@ -69,7 +69,7 @@ impl Program {
     }
 }
 
-/// Bytes in the order in which they are packed.
+/// Bytes in packing order.
 #[derive(Debug, Clone)]
 pub(super) struct Body {
     /// Added to every offset within.
@@ -81,9 +81,10 @@ pub(super) struct Body {
 
 #[derive(Debug, Clone)]
 pub(super) enum Form {
-    /// `size` bytes.
+    /// A block of `size` bytes.
     Block,
-    /// `count` times the same, `stride` bytes apart. Never empty, never once.
+    /// `count` copies of a body, `stride` bytes apart. `count` is at least 2, and the body not
+    /// empty.
     Loop { count: u64, stride: i64, body: Arc<Body> },
     /// Blocks of `length` bytes.
     Equal { length: u64, offsets: Arc<[i64]> },
@@ -124,7 +125,7 @@ impl Body {
         self
     }
 
-    /// The body `count` times, `stride` bytes apart.
+    /// `count` copies of the body, `stride` bytes apart.
     fn repeated(self, count: u64, stride: i64) -> Body {
         if count == 0 || self.size == 0 {
             return Body::empty();
@@ -152,7 +153,7 @@ impl Body {
 }
 
 /// The body of one element. The children's bodies are those of their own programs, so that each
-/// type is flattened once, however many types it is part of.
+/// type is flattened only once, even if it is part of many types.
 fn flatten(datatype: &Datatype) -> Arc<Body> {
     match datatype.shape() {
         Shape::Leaf(kind) => Arc::new(leaf(*kind)),
@@ -182,7 +183,7 @@ fn leaf(kind: LeafKind) -> Body {
     list.finish()
 }
 
-/// Bodies one after the other, merged where they can be.
+/// A list of bodies that merges them where possible.
 #[derive(Default)]
 struct ListBuilder {
     bodies: Vec<Body>,
@@ -251,7 +252,7 @@ impl ListBuilder {
     }
 }
 
-/// Two or more blocks of one length: a loop if they are equally far apart.
+/// Two or more blocks of one length: a loop if they are at equal distances.
 fn equal(length: u64, blocks: Vec<Body>) -> Body {
     let size = length * blocks.len() as u64;
     let first = blocks[0].offset;

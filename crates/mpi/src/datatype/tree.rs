@@ -1,8 +1,8 @@
-//! A datatype as a tree, and what is known of it at once: size, bounds, elements, kind.
+//! A datatype as a tree, with facts that need no walk: size, bounds, elements, kind.
 //!
-//! A node is immutable and shared. Whoever holds a [`Datatype`] keeps all types below it alive, so
-//! freeing a handle never harms the types that were made of it (MPI 5.0 §5.1.9). All constructors
-//! end in one of four shapes:
+//! A node is immutable and shared. A [`Datatype`] keeps all types below it alive, so freeing a
+//! handle never affects the types that were made of it (MPI 5.0 §5.1.9). All constructors end in
+//! one of four shapes:
 //!
 //! ```text
 //!   Leaf    one value, or a value and an index                    predefined
@@ -12,11 +12,11 @@
 //!   Parts   blocks of children, each at its displacement          indexed, struct, arrays
 //! ```
 //!
-//! Bounds follow MPI 5.0 §5.1.6 to the letter. Data has a lowest and a highest byte. A resize puts
-//! marks beside it, which the types above inherit. If there are marks they are the bounds, else the
-//! data's are, and the upper one is padded so that the extent is a multiple of the alignment. MPICH
-//! does otherwise in two places: it pads structs alone, and a struct of marked and unmarked parts
-//! has the bounds of all.
+//! Bounds follow MPI 5.0 §5.1.6 to the letter. Data has a lowest and a highest byte. A resize adds
+//! explicit marks, which the types above inherit. If there are marks, they are the bounds. Else the
+//! bounds are those of the data, and the upper one is padded so that the extent is a multiple of
+//! the alignment. MPICH differs in two places: it pads only structs, and a struct of marked and
+//! unmarked parts has the bounds of all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -26,7 +26,7 @@ use super::contents::{Construction, Width};
 use super::error::DatatypeError;
 use super::program::Program;
 
-/// Levels of types of types. Walks and drops of a tree recurse, so there must be a limit.
+/// The maximum nesting of types. Walks and drops of a tree recurse, so there must be a limit.
 pub const MAX_DEPTH: u32 = 512;
 
 const OVERFLOW: DatatypeError = DatatypeError::Overflow { what: "the span" };
@@ -45,12 +45,12 @@ struct Node {
     width: Width,
     shape: Shape,
     facts: Facts,
-    /// Made when it is first asked for.
+    /// Made at the first use.
     program: OnceLock<Arc<Program>>,
     committed: AtomicBool,
 }
 
-/// How the data of a type is made of that of its children.
+/// How a type combines its children's data.
 #[derive(Debug)]
 pub(super) enum Shape {
     Leaf(LeafKind),
@@ -67,14 +67,14 @@ pub(super) struct ChildRun {
     pub(super) child: Datatype,
 }
 
-/// The first byte of something and the one behind its last, as displacements.
+/// The first byte of a range and the byte after its last, as displacements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) low: i64,
     pub(super) high: i64,
 }
 
-/// What kinds the leaves of a type are.
+/// The kinds of a type's leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     None,
@@ -82,7 +82,7 @@ enum Kinds {
     Mixed,
 }
 
-/// What is known of a type without a walk. Every number was checked to fit.
+/// Facts about a type that need no walk. Every number was checked to fit.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     size: i64,
@@ -90,7 +90,7 @@ struct Facts {
     elements: i64,
     /// Bounds of the data; none without data.
     data: Option<Bounds>,
-    /// Bounds that a resize or an array set.
+    /// Explicit bounds from a resize or an array.
     marks: Option<Bounds>,
     lb: i64,
     extent: i64,
@@ -135,7 +135,8 @@ impl Datatype {
         self.node.facts.extent
     }
 
-    /// Where the data begins, 0 without data (MPI_Type_get_true_extent, MPI 5.0 §5.1.8).
+    /// The displacement of the first byte of data, 0 without data (MPI_Type_get_true_extent, MPI
+    /// 5.0 §5.1.8).
     pub fn true_lb(&self) -> i64 {
         self.node.facts.data.map_or(0, |data| data.low)
     }
@@ -155,8 +156,8 @@ impl Datatype {
         self.node.facts.elements.unsigned_abs()
     }
 
-    /// The one kind that all data is of, if it is of one: what predefined operations on derived
-    /// types need (MPI 5.0 §12.3.4).
+    /// The kind of all the data, if it is of a single kind. Predefined operations on derived types
+    /// need it (MPI 5.0 §12.3.4).
     pub fn kind(&self) -> Option<LeafKind> {
         match self.node.facts.kinds {
             Kinds::One(kind) => Some(kind),
@@ -164,7 +165,7 @@ impl Datatype {
         }
     }
 
-    /// The predefined type that this is, if it is one. A copy of one by MPI_Type_dup is not.
+    /// The predefined type that this is, if it is one. A copy by MPI_Type_dup is not.
     pub fn named(&self) -> Option<Basic> {
         match self.node.construction {
             Construction::Named(basic) => Some(basic),
@@ -172,7 +173,7 @@ impl Datatype {
         }
     }
 
-    /// Whether both are the same datatype, not merely equal ones.
+    /// Whether both are the same datatype; equal types are not enough.
     pub fn is(&self, other: &Datatype) -> bool {
         Arc::ptr_eq(&self.node, &other.node)
     }
@@ -184,15 +185,16 @@ impl Datatype {
         self.node.committed.store(true, Ordering::Release);
     }
 
-    /// Whether the type was committed. Predefined types and copies of committed types are.
+    /// Whether the type was committed. Predefined types and copies of committed types are
+    /// committed.
     pub fn is_committed(&self) -> bool {
         self.node.committed.load(Ordering::Acquire)
     }
 
-    /// The flattened form, which is made by the first call.
+    /// The flattened form. The first call makes it.
     pub fn program(&self) -> &Arc<Program> {
         self.node.program.get_or_init(|| match &self.node.shape {
-            // A copy shares the program, so that the commit of one serves both.
+            // A copy shares the program, so that a commit of either serves both.
             Shape::Same(child) if (child.lb(), child.extent()) == (self.lb(), self.extent()) => {
                 child.program().clone()
             }
@@ -200,26 +202,26 @@ impl Datatype {
         })
     }
 
-    /// Whether elements follow each other without gaps, in the order in which they are packed: then
-    /// a message goes straight from the buffer. Empty types are contiguous.
+    /// Whether elements have no gaps inside or between them and are stored in packing order, so
+    /// that a message can be sent directly from the buffer. Empty types are contiguous.
     pub fn is_contiguous(&self) -> bool {
         self.program().is_contiguous()
     }
 
-    /// Where `count` elements have their data: displacements of the first byte and of the one
-    /// behind the last. `None` without data.
+    /// The range of the data of `count` elements: displacements of the first byte and of the byte
+    /// after the last. `None` without data.
     ///
     /// # Errors
-    /// It does not fit 64 bits.
+    /// The range does not fit 64 bits.
     pub fn true_span(&self, count: u64) -> Result<Option<(i64, i64)>, DatatypeError> {
         let data = self.node.facts.data;
         data.map_or(Ok(None), |data| self.spread(count, (data.low, data.high)))
     }
 
-    /// The same from bound to bound, with data outside of the bounds.
+    /// The range of `count` elements from bound to bound, extended by data outside the bounds.
     ///
     /// # Errors
-    /// It does not fit 64 bits.
+    /// The range does not fit 64 bits.
     pub fn span(&self, count: u64) -> Result<Option<(i64, i64)>, DatatypeError> {
         let (lb, ub) = (self.lb(), self.lb().checked_add(self.extent()).ok_or(OVERFLOW)?);
         let (low, high) = (lb.min(ub), lb.max(ub));
@@ -228,7 +230,7 @@ impl Datatype {
         self.spread(count, all)
     }
 
-    /// What `count` elements take of which each takes this.
+    /// The range of `count` elements, given the range of the first.
     fn spread(
         &self,
         count: u64,
@@ -246,7 +248,7 @@ impl Datatype {
     /// MPI_Type_get_contents returns as large counts (MPI 5.0 §5.1.13).
     #[must_use]
     pub fn with_large_counts(mut self) -> Datatype {
-        // Fresh from its constructor a type has one holder.
+        // A new type has only one owner.
         if let Some(node) = Arc::get_mut(&mut self.node) {
             node.width = Width::Large;
         }
@@ -289,7 +291,7 @@ impl Datatype {
         leaf
     }
 
-    /// A type of a shape, with bounds of its own if `marks` says so.
+    /// A type of a shape, with explicit bounds if `marks` has them.
     pub(super) fn new(
         construction: Construction,
         shape: Shape,
@@ -297,7 +299,7 @@ impl Datatype {
     ) -> Result<Datatype, DatatypeError> {
         let mut sum = Sum::default();
         match &shape {
-            // Leaves are made by `leaf`, with their bounds.
+            // `leaf` makes leaves, with their bounds.
             Shape::Leaf(_) => {}
             Shape::Same(child) => sum.add(child, Bounds { low: 0, high: 0 }, 1)?,
             Shape::Loop { count, stride, length, child } => {
@@ -344,18 +346,19 @@ impl Datatype {
     }
 }
 
-/// Where the first and the last of `count` things lie that are `stride` apart, from the first on.
+/// The displacements of the lowest and highest of `count` items that are `stride` apart, relative
+/// to the first.
 fn reach(count: i64, stride: i64) -> Result<Bounds, DatatypeError> {
     let last = narrow(i128::from(count - 1) * i128::from(stride), "the span")?;
     Ok(Bounds { low: last.min(0), high: last.max(0) })
 }
 
-/// Brings a number back to 64 bits.
+/// Converts a number to 64 bits.
 pub(super) fn narrow(value: i128, what: &'static str) -> Result<i64, DatatypeError> {
     i64::try_from(value).map_err(|_| DatatypeError::Overflow { what })
 }
 
-/// Facts of a type while its children are added.
+/// Facts of a type under construction, while its children are added.
 struct Sum {
     size: i64,
     external_size: i64,
@@ -433,14 +436,14 @@ impl Sum {
     }
 }
 
-/// Bounds that hold `all` and those of a child, the copies of which lie from `at.low` to `at.high`.
+/// The union of `all` and the bounds of a child whose copies lie from `at.low` to `at.high`.
 fn union(
     all: Option<Bounds>,
     child: Option<Bounds>,
     at: Bounds,
 ) -> Result<Option<Bounds>, DatatypeError> {
     let Some(child) = child else { return Ok(all) };
-    // Marks may lie the wrong way round, since an extent may be negative.
+    // Marks may be in reverse order, because an extent may be negative.
     let low = narrow(i128::from(at.low) + i128::from(child.low), "the lower bound")?;
     let high = narrow(i128::from(at.high) + i128::from(child.high), "the upper bound")?;
     Ok(Some(match all {

@@ -1,14 +1,13 @@
 //! The walk through a program: from a packed offset to another, block by block.
 //!
-//! A walk needs no memory of its own and no state between two pieces: it finds its first block from
-//! the packed offset, by a division or a binary search a level. What it does with the blocks is the
-//! [`Mover`]'s business. Bodies that are walked from end to end, which are nearly all, take no
-//! division.
+//! A walk allocates nothing and has no state between two pieces: it finds its first block from the
+//! packed offset, with a division or a binary search per level. A [`Mover`] processes the blocks.
+//! Bodies that are walked from end to end, nearly all of them, need no division.
 
 use super::program::{Body, Form, Place};
 
-/// What is done with the blocks of a walk, which come in the order in which they are packed.
-/// Offsets are bytes from the buffer's address.
+/// Processes the blocks of a walk, which come in packing order. Offsets are bytes from the buffer's
+/// address.
 pub(super) trait Mover {
     /// One block.
     fn block(&mut self, offset: i64, length: u64);
@@ -19,55 +18,56 @@ pub(super) trait Mover {
     /// A block at each of `offsets`, all of them from `origin`.
     fn scattered(&mut self, origin: i64, offsets: &[i64], length: u64);
 
-    /// A table: turn after turn of the same few blocks. A mover may take it column by column, which
-    /// is another order than the packed one: only data that overlaps itself could tell, and that
-    /// nobody may receive (MPI 5.0 §5.1.11).
+    /// A table: many turns of the same few blocks. A mover may process it column by column, which
+    /// is not the packing order. Only data that overlaps itself could show the difference, and
+    /// receiving such data is erroneous (MPI 5.0 §5.1.11).
     fn table(&mut self, rows: Rows, columns: impl Iterator<Item = Column> + Clone);
 }
 
 /// The turns of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
-    /// Where the first starts.
+    /// The offset of the first.
     pub(super) origin: i64,
-    /// From one to the next.
+    /// The distance between turns.
     pub(super) stride: i64,
     pub(super) count: u64,
-    /// Packed bytes of one.
+    /// Packed bytes per turn.
     pub(super) size: u64,
 }
 
-/// A block of each turn of a table.
+/// The block of a column, present in each turn of a table.
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     /// Packed bytes of the turn before it.
     pub(super) start: u64,
-    /// From where the turn starts.
+    /// The offset from the start of the turn.
     pub(super) offset: i64,
     pub(super) length: u64,
 }
 
-/// Turns of at most so many blocks and bytes are tables: there the loop over the blocks of a turn
-/// costs more than the copies do.
+/// Turns of at most so many blocks and bytes are processed as tables: in them the loop over the
+/// blocks of a turn costs more than the copies.
 const TABLE_COLUMNS: u64 = 16;
 const TABLE_BYTES: u64 = 512;
-/// A loop of more turns than this is better off with the kernel for strides.
+/// Loops of more turns than this are faster with the kernel for strides.
 const SHORT_LOOP: u64 = 8;
-/// Fewer turns are no table.
+/// Fewer turns are not processed as a table.
 const TABLE_ROWS: u64 = 4;
 
-/// `count` times a body, `stride` bytes apart: elements in a buffer, or turns of a loop.
+/// `count` copies of a body, `stride` bytes apart: elements in a buffer, or turns of a loop.
 #[derive(Clone, Copy)]
 pub(super) struct Turns<'a> {
     pub(super) body: &'a Body,
     pub(super) stride: i64,
-    /// Where the first turn starts.
+    /// The offset of the first turn.
     pub(super) origin: i64,
 }
 
 impl Turns<'_> {
     fn origin_of(&self, turn: u64) -> i64 {
-        // The offset of a turn that has data was checked to fit; modulo 2^64 it is right anyway.
+        // The offset of a turn with data was checked to fit. Arithmetic modulo 2^64 is exact
+        // anyway.
         self.origin.wrapping_add(self.stride.wrapping_mul(turn as i64))
     }
 
@@ -122,7 +122,7 @@ impl Turns<'_> {
     }
 }
 
-/// Walks turns of a form that is a row of few blocks. Returns whether it is one.
+/// Walks turns of a form that is a row of few blocks. Returns whether it is such a form.
 fn table(form: &Form, rows: Rows, mover: &mut impl Mover) -> bool {
     match form {
         Form::Loop { count, stride, body }
