@@ -1,5 +1,4 @@
-//! Requests: operations that are in flight, and those that can be started again (MPI 5.0 §3.7,
-//! §3.9).
+//! Requests: operations in flight, and persistent operations (MPI 5.0 §3.7, §3.9).
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -19,18 +18,18 @@ use crate::raw::{HandleAt, Handles, HandlesAt, NumbersAt, Out, StatusesAt};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
-/// What there is of a request behind its handle.
+/// The object behind the handle of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
-    /// A message that the program can only wait for, which most are: nothing is allocated for it.
+    /// A message for which the program can only wait, as for most: it needs no allocation.
     Message(Message),
-    /// A message that was received when its receive was started, or comes from nobody.
+    /// A message that arrived before its receive started, or that is from MPI_PROC_NULL.
     Received(Received),
-    /// Any other.
+    /// Any other request.
     Request(Rc<Request>),
 }
 
-/// A message in flight whose data go straight from or into the program's memory.
+/// A message in flight whose data are sent or received directly in the program's memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
     comm: Rc<Comm>,
@@ -38,54 +37,53 @@ pub(crate) struct Message {
     is_receive: bool,
 }
 
-/// A request.
 pub(crate) struct Request {
-    /// The communicator that it is of, if it is of one.
+    /// The request's communicator, if it has one.
     comm: Option<Rc<Comm>>,
     state: RefCell<RequestState>,
-    /// Starts it again.
+    /// Starts a persistent request.
     start: Option<Start>,
     is_cancelled: Cell<bool>,
-    /// Complete for ever: of all operations that are complete when they are made.
+    /// Whether it is the shared request of operations that are complete at once. It stays complete.
     is_shared: bool,
-    /// What the program does beside, if it completes it itself.
+    /// The program's functions of a generalised request.
     pub(crate) own: Option<Box<Generalised>>,
 }
 
-/// What starts a persistent request.
+/// The function that starts a persistent request.
 pub(crate) type Start = Box<dyn Fn() -> Result<RequestState, Failure>>;
 
-/// How far a request is.
+/// The state of a request.
 pub(crate) enum RequestState {
-    /// A message. Where its data have gaps, what came is put into its memory at the end.
+    /// A message. If its data have gaps, received data are copied from `staged` at the end.
     Message { id: RequestId, is_receive: bool, staged: Option<Box<Staged>> },
-    /// An operation that moves when it is polled.
+    /// An operation that progresses when it is polled.
     Task(TaskId),
     /// An exchange with neighbours.
     Round(Rc<dyn Round>),
-    /// Other requests, all of which are to be complete.
+    /// Several requests, all of which must complete.
     All(Vec<Rc<Request>>),
-    /// An operation of the program's own.
+    /// A generalised request.
     Own,
-    /// Complete: its result has not been taken.
+    /// Complete, and the result has not been taken.
     Done(Status),
-    /// The same of one that has failed.
+    /// Failed, and the result has not been taken.
     Failed(Failure),
-    /// It can be started.
+    /// Inactive: complete or not started.
     Inactive,
 }
 
-/// An exchange with neighbours that is in flight. What it is, the files of topologies know, which
-/// stand above this one.
+/// A round of an exchange in flight. A trait, because the files on topologies, which implement it,
+/// depend on this one.
 pub(crate) trait Round {
-    /// Waits for it.
+    /// Waits until the round is complete.
     fn wait(&self) -> Outcome;
 
-    /// Polls it; its result if it is complete.
+    /// Polls the round. Returns its result if it is complete.
     fn test(&self, comm: &Comm) -> Option<Outcome>;
 }
 
-/// What starts a round of something that was set up once.
+/// The function that starts a round of `kept`, which was set up once.
 pub(crate) fn starts<R: Round + 'static>(
     kept: R,
     start: impl Fn(&R) -> Result<(), Failure> + 'static,
@@ -98,12 +96,12 @@ pub(crate) fn starts<R: Round + 'static>(
     })
 }
 
-/// Data of a message beside the memory that it is for.
+/// Data of a message in a staging buffer.
 #[derive(Debug)]
 pub(crate) struct Staged {
     /// The data.
     pub(crate) bytes: Box<[u8]>,
-    /// Where they belong; `None`: they are sent.
+    /// The area of received data; `None` for sent data.
     pub(crate) into: Option<Area>,
 }
 
@@ -114,11 +112,11 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The result of an operation: what came, or why it failed.
+/// The result of an operation: its status or a failure.
 pub(crate) type Outcome = Result<Status, Failure>;
 
 impl Staged {
-    /// What came of a receive: the data are put where they belong.
+    /// Completes a receive: copies the data to their area.
     pub(crate) fn land(&self, received: Result<Received, MsgError>) -> Outcome {
         let came = received.as_ref().map_or(self.bytes.len(), |it| it.bytes as usize);
         let Some(into) = &self.into else { return Ok(status_of(received?)) };
@@ -136,8 +134,8 @@ impl Staged {
 }
 
 impl Entry {
-    /// What came of a message that is complete, or arrives within a few polls. `None`: it does
-    /// not, or has failed, or is another request.
+    /// The status of a message that is complete, or completes within a few polls. `None`: it does
+    /// not, or has failed, or this is another kind of request.
     #[inline(always)]
     fn at_once(&self) -> Option<Status> {
         match self {
@@ -150,7 +148,7 @@ impl Entry {
         }
     }
 
-    /// A message for which no [`Request`] was made.
+    /// The message, if no [`Request`] was made for it.
     fn message(&self) -> Option<Message> {
         match self {
             Entry::Message(message) => Some(message.clone()),
@@ -158,7 +156,7 @@ impl Entry {
         }
     }
 
-    /// Whether its operation has not been complete.
+    /// Whether the request is active.
     #[inline(always)]
     fn is_active(&self) -> bool {
         match self {
@@ -169,7 +167,7 @@ impl Entry {
 }
 
 impl Message {
-    /// What comes of it, when it is complete.
+    /// The outcome of the message, given its result.
     #[inline(always)]
     fn outcome(&self, result: Result<Received, MsgError>) -> Outcome {
         match self.comm.inner.told(result) {
@@ -181,22 +179,22 @@ impl Message {
 }
 
 impl Request {
-    /// An operation that is in flight.
+    /// A request for an operation in flight.
     pub(crate) fn new(comm: Rc<Comm>, state: RequestState) -> Rc<Request> {
         Rc::new(Request { comm: Some(comm), ..Request::in_state(state) })
     }
 
-    /// The same of no communicator.
+    /// A request without a communicator.
     pub(crate) fn of_none(state: RequestState) -> Rc<Request> {
         Rc::new(Request::in_state(state))
     }
 
-    /// An operation of the program's own.
+    /// A generalised request.
     pub(crate) fn generalised(own: Generalised) -> Rc<Request> {
         Rc::new(Request { own: Some(Box::new(own)), ..Request::in_state(RequestState::Own) })
     }
 
-    /// One that can be started.
+    /// A persistent request.
     pub(crate) fn persistent(comm: Rc<Comm>, start: Start) -> Rc<Request> {
         let state = Request::in_state(RequestState::Inactive);
         Rc::new(Request { comm: Some(comm), start: Some(start), ..state })
@@ -211,7 +209,7 @@ impl Request {
         !matches!(*self.state.borrow(), RequestState::Inactive)
     }
 
-    /// What comes of it: takes the result of a message that is complete.
+    /// Makes the request of a message inactive, and returns its outcome.
     fn settle(&self, result: Result<Received, MsgError>) -> Outcome {
         let cancelled = self.is_cancelled.get() && result == Err(MsgError::Cancelled);
         let state = self.state.replace(RequestState::Inactive);
@@ -232,7 +230,7 @@ impl Request {
         }
     }
 
-    /// A failure of it: an error of its communicator, if it has one.
+    /// Assigns a failure to the request's communicator, if it has one.
     #[cold]
     fn own(&self, failure: Failure) -> Failure {
         match &self.comm {
@@ -241,7 +239,7 @@ impl Request {
         }
     }
 
-    /// Looks whether it is complete; its result if so. Persistent ones can be started again then.
+    /// Polls the request. Returns its outcome if it is complete, and makes it inactive.
     fn look(&self) -> Option<Outcome> {
         Some(self.look_at_state()?.map_err(|failure| self.own(failure)))
     }
@@ -281,7 +279,7 @@ impl Request {
                 outcome
             }
             Found::All(all) => {
-                // Every one is looked at, so that all move.
+                // Poll every request, so that all make progress.
                 let open = all.iter().filter(|request| !request.is_complete()).count();
                 if open > 0 {
                     return None;
@@ -308,7 +306,7 @@ impl Request {
         })
     }
 
-    /// The result of one that is complete, which stays to be taken.
+    /// The result of a complete request. It is not taken.
     fn result(&self) -> Outcome {
         let state = self.state.borrow();
         match &*state {
@@ -318,7 +316,7 @@ impl Request {
         }
     }
 
-    /// The same without taking the result.
+    /// Polls the request without taking its result. An inactive request counts as complete.
     pub(crate) fn is_complete(&self) -> bool {
         if !self.is_active() {
             return true;
@@ -328,7 +326,7 @@ impl Request {
         true
     }
 
-    /// Waits until it is complete, the first of `open` that the program waits for.
+    /// Waits until the request is complete. `open`: the number of requests the program waits for.
     pub(crate) fn wait(&self, open: u32) -> Outcome {
         self.wait_for_state(open).map_err(|failure| self.own(failure))
     }
@@ -378,8 +376,8 @@ impl Request {
     }
 }
 
-/// Waits for all of them, also when one has failed: what the others send is with them. The first
-/// failure.
+/// Waits for all requests, even if one fails: the data of the others are part of them. Returns the
+/// first failure.
 pub(crate) fn wait_for_all<'a>(
     requests: impl IntoIterator<Item = &'a Rc<Request>>,
 ) -> Result<(), Failure> {
@@ -390,7 +388,7 @@ pub(crate) fn wait_for_all<'a>(
     first
 }
 
-/// A message from nobody, as its status tells of it (MPI 5.0 §3.10).
+/// A message from MPI_PROC_NULL, in the form for its status (MPI 5.0 §3.10).
 pub(crate) const OF_NOBODY: Received =
     Received { source: PROC_NULL as Rank, tag: ANY_TAG, bytes: 0 };
 
@@ -417,7 +415,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Gives a receive that was started a handle.
+    /// Gives a started receive a handle.
     #[inline(always)]
     pub(crate) fn add_receive(
         &self,
@@ -428,7 +426,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_entry(|| Entry::Message(Message { comm, id, is_receive: true }), into)
     }
 
-    /// Gives a message that was started a handle.
+    /// Gives a started message a handle.
     pub(crate) fn add_message(
         &self,
         comm: Rc<Comm>,
@@ -451,8 +449,8 @@ impl<D: Dialect> Mpi<D> {
         self.add_entry(|| Entry::Received(received.copied()), into)
     }
 
-    /// Gives the handle of an operation that is complete, with nothing to tell: all have one
-    /// request, which is made when it is first needed.
+    /// Gives the handle of an operation that completed at once with an empty status. All such
+    /// operations share one request, which is made at its first use.
     #[inline(always)]
     pub(crate) fn add_complete(&self, into: &HandleAt<D>) -> Result<(), Failure> {
         let known = self.state.complete.get();
@@ -469,14 +467,14 @@ impl<D: Dialect> Mpi<D> {
         Ok(handle)
     }
 
-    /// The handle of a request names it no more.
+    /// Removes the handle of a request, unless it is shared.
     fn take_handle(&self, request: &Request, handle: Handle) {
         if !request.is_shared {
             self.state.requests.remove(handle);
         }
     }
 
-    /// The request of a number; `None`: the null handle.
+    /// The request of a number; `None` for the null handle.
     pub(crate) fn request_of(&self, number: Handle) -> Result<Option<Rc<Request>>, Failure> {
         if number == Handle::REQUEST_NULL {
             return Ok(None);
@@ -495,7 +493,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(Some(request))
     }
 
-    /// Those of several handles.
+    /// The requests of several handles.
     fn requests_of(
         &self,
         handles: &HandlesAt<D>,
@@ -506,8 +504,8 @@ impl<D: Dialect> Mpi<D> {
         (0..count).map(|at| self.request_of(handles.at(at).get())).collect()
     }
 
-    /// A request is complete with this outcome: unless it can be started again, its handle is no
-    /// more. What comes of it with that.
+    /// Ends a request that is complete with this outcome. Removes its handle unless it is
+    /// persistent. Returns the outcome, or the error of the program's function that frees it.
     fn end_request(&self, request: &Request, handle: &HandleAt<D>, outcome: Outcome) -> Outcome {
         if request.start.is_none() {
             self.take_handle(request, handle.get());
@@ -517,8 +515,8 @@ impl<D: Dialect> Mpi<D> {
         outcome.and_then(|status| freed.map(|()| status))
     }
 
-    /// Waits for the request of a handle, the first of `open` that the program waits for, which is
-    /// one less then.
+    /// Waits for the request of a handle. `open`: the number of requests the program waits for. It
+    /// is reduced if this one was active.
     fn finish(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
         match self.finish_at_once(handle, open) {
             Some(status) => Ok(status),
@@ -526,9 +524,9 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// The same of a message that arrives within a few polls. Nothing but the status of the message
-    /// leaves it, and that in registers: parts that are stored one by one and loaded as one wait in
-    /// the store buffer, behind the messages that were just sent.
+    /// [`Mpi::finish`] for a message that completes within a few polls. Only the status of the
+    /// message leaves it, in registers. Parts that are stored one by one and loaded as a whole
+    /// would wait in the store buffer, behind the messages that were just sent.
     #[inline(always)]
     fn finish_at_once(&self, handle: &HandleAt<D>, open: &mut u32) -> Option<Status> {
         let status = self.state.requests.remove_if(handle.get(), Entry::at_once)?;
@@ -540,7 +538,7 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn finish_later(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
         let number = handle.get();
-        // A message has its handle no more while it is waited for: nobody else may use it.
+        // The message's handle is removed before the wait, so that no other thread can use it.
         if let Some(message) = self.state.requests.remove_if(number, Entry::message) {
             let result = message.comm.inner.wait_for(message.id, *open);
             *open = open.saturating_sub(1);
@@ -609,7 +607,7 @@ impl<D: Dialect> Mpi<D> {
         let count = crate::raw::count(count.into())?;
         handles.check(count, "array_of_requests")?;
         let complete = self.state.complete.get();
-        // Before the first wait: all are requests.
+        // Check before the first wait that all handles are requests.
         let mut open = 0;
         let numbers = (0..count).map(|at| handles.at(at).get());
         let others = numbers.filter(|it| *it != complete && *it != Handle::REQUEST_NULL);
@@ -645,13 +643,13 @@ impl<D: Dialect> Mpi<D> {
         statuses: StatusesAt<D>,
     ) -> Result<(), Failure> {
         let requests = self.requests_of(&handles, count)?;
-        // Every one is looked at, so that all move.
+        // Poll every request, so that all make progress.
         let open = requests.iter().flatten().filter(|request| !request.is_complete()).count();
         self.tell_found(flag, open == 0)?;
         if open > 0 { Ok(()) } else { self.waitall(count, handles, statuses) }
     }
 
-    /// One of those that are active that is complete: of messages, the first that was.
+    /// An active request that is complete. Among messages, the one that completed first.
     fn find_complete(requests: &[Option<Rc<Request>>]) -> Option<(usize, Rc<Request>, Outcome)> {
         let (mut messages, mut ids) = (Vec::new(), Vec::new());
         for (at, request) in requests.iter().enumerate() {
@@ -773,8 +771,8 @@ impl<D: Dialect> Mpi<D> {
         results.end()
     }
 
-    /// Sets the flag of a call that does not wait; one that has found nothing may give the
-    /// processor away ([`hikyaku_rank::Communicator::found_nothing`]).
+    /// Sets the flag of a call that does not wait. If nothing was found, the call may yield the
+    /// processor ([`hikyaku_rank::Communicator::found_nothing`]).
     #[inline]
     pub(crate) fn tell_found(&self, flag: Out<i32>, is_found: bool) -> Result<(), Failure> {
         flag.set_flag(is_found);
@@ -784,7 +782,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Waits until `look` finds something, and moves all that is in flight meanwhile.
+    /// Waits until `look` finds something, and progresses everything in flight meanwhile.
     fn wait_until<R>(
         &self,
         requests: &[Option<Rc<Request>>],
@@ -792,7 +790,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<R, Failure> {
         let rank = self.rank()?;
         let poll = std::future::poll_fn(|_| look().map_or(Poll::Pending, Poll::Ready));
-        // Nothing that comes to this rank says that the program has completed one of its own.
+        // No arriving message reports that the program has completed a generalised request.
         Ok(match requests.iter().flatten().any(|request| request.own.is_some()) {
             true => rank.block_on_memory(poll),
             false => rank.drive(poll),
@@ -817,14 +815,14 @@ impl<D: Dialect> Mpi<D> {
         if is_complete { status.tell(request.result()) } else { Ok(()) }
     }
 
-    /// MPI_Request_free. What is in flight goes on.
+    /// MPI_Request_free. An operation in flight continues.
     pub fn request_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
         let request = self.request_of(number)?;
         let request = request.ok_or_else(|| self.no_such(Object::Request, number))?;
         handle.set_null();
         if let Some(own) = &request.own {
-            // Its handle is what the program completes it by.
+            // The program needs the handle to complete the request.
             if !own.free_when_complete() {
                 return Ok(());
             }
@@ -835,13 +833,13 @@ impl<D: Dialect> Mpi<D> {
         let known = self.state.freed.take();
         let open: Vec<_> =
             known.into_iter().chain([request]).filter(|it| !it.is_complete()).collect();
-        // Not in place of what is there now: to look may have called functions of the program, and
-        // let other threads come here.
+        // Extend, do not replace: polling may have called functions of the program, and another
+        // thread may have been here meanwhile.
         self.state.freed.borrow_mut().extend(open);
         Ok(())
     }
 
-    /// Waits for sends whose handles were freed.
+    /// Waits for the sends whose handles were freed.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
         let freed = self.state.freed.take();
         let is_send = |request: &&Rc<Request>| {
@@ -905,7 +903,7 @@ impl<D: Dialect> Mpi<D> {
         (0..count).try_for_each(|at| self.start(handles.at(at)))
     }
 
-    /// The requests of several handles, which stay as they are.
+    /// The requests of several handles, which are not changed.
     fn requests_to_look_at(
         &self,
         count: i32,

@@ -1,4 +1,4 @@
-//! The state of MPI in a process, and how a function of a library gets there and back.
+//! The state of MPI in a process, and the boundary around each call of a library's function.
 //!
 //! ```text
 //!   MPI_Send ──► call ──► Mpi::send ──► Ok ───────────────────────────► MPI_SUCCESS
@@ -7,11 +7,11 @@
 //!                  └ the one boundary that no panic crosses
 //! ```
 //!
-//! A process has one such state, and one thread at a time uses it. With MPI_THREAD_MULTIPLE
-//! [`call`] holds one gate from its first line to its last, except while it waits
-//! (`hikyaku_rank`). At lower levels the program itself makes its threads take turns; a call pays
-//! one branch for the gate, and sets a flag that shows if they do not. A function of the program
-//! may call MPI again, so it runs outside the gate ([`outside`]) and nothing is borrowed meanwhile.
+//! A process has one such state, and one thread at a time uses it. With MPI_THREAD_MULTIPLE,
+//! [`call`] holds one gate from its first line to its last, except during a wait
+//! (`hikyaku_rank`). At lower levels the program must make its threads take turns; a call pays
+//! one branch for the gate, and sets a flag that detects a violation. A function of the program
+//! may call MPI again, so it runs outside the gate ([`outside`]) with nothing borrowed.
 
 use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -41,7 +41,7 @@ use crate::sessions::Session;
 use crate::slots::{Slots, object_of};
 use crate::types::Type;
 
-/// How far MPI is.
+/// The phase of MPI in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -53,7 +53,7 @@ pub(crate) enum Phase {
     After,
 }
 
-/// The phase of a process, which any thread may ask for.
+/// The phase of a process, which any thread may query.
 pub(crate) struct SharedPhase(AtomicU8);
 
 impl SharedPhase {
@@ -68,12 +68,12 @@ impl SharedPhase {
     }
 }
 
-/// What a process knows of MPI. What has a lock, or is atomic, is for any thread at any time.
+/// The state of MPI in a process. Any thread may use a field with a lock, or an atomic one.
 pub(crate) struct Runtime {
     pub(crate) phase: SharedPhase,
-    /// Level of thread support.
+    /// The provided level of thread support.
     pub(crate) threads: AtomicI32,
-    /// How many ranks the job has, once this one has joined it.
+    /// The number of ranks of the job, once this one has joined it.
     pub(crate) size: OnceLock<u32>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
@@ -86,28 +86,28 @@ pub(crate) struct Runtime {
     pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
     pub(crate) ops: Slots<Rc<Op>>,
     pub(crate) requests: Slots<Entry>,
-    /// The handle of the request that all operations have that are complete when they are made.
+    /// The handle of the shared request of operations that complete at once.
     pub(crate) complete: Cell<Handle>,
     pub(crate) messages: Slots<Rc<Matched>>,
     pub(crate) infos: Mutex<Slots<Arc<Info>>>,
     pub(crate) handlers: Mutex<Slots<Handler>>,
     pub(crate) codes: Mutex<Codes>,
-    /// The last error that the program was given: its code, and why, in our words.
+    /// The last error that the program received: its code, and our explanation.
     pub(crate) told: Mutex<Option<(i32, String)>>,
     pub(crate) keyvals: RefCell<Vec<Option<Rc<Keyval>>>>,
-    /// Where programs read the predefined attributes.
+    /// The values of predefined attributes, which programs read by address.
     pub(crate) numbers: [Cell<i32>; 7],
     /// Requests whose handles were freed before they were complete.
     pub(crate) freed: RefCell<Vec<Rc<Request>>>,
     /// The process's buffer of buffered mode.
     pub(crate) buffered: Outbox,
-    /// What was told of Fortran.
+    /// The settings for Fortran.
     pub(crate) fortran: Told,
-    /// What MPI_Alloc_mem has given, by address.
+    /// The memory of MPI_Alloc_mem, by address.
     pub(crate) memory: RefCell<BTreeMap<usize, Vec<u128>>>,
     /// The thread that called MPI_Init.
     pub(crate) thread: OnceLock<ThreadId>,
-    /// Whether the program has ever made an operation of its own.
+    /// Whether the program has ever created a reduction operation.
     pub(crate) has_own_ops: Cell<bool>,
 }
 
@@ -145,36 +145,36 @@ impl Runtime {
     }
 }
 
-/// What is behind a lock that is held for a few statements, which leave it whole.
+/// Locks a mutex. A poisoned one is usable: the few statements under the lock leave it consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state, where all functions of a library find it, and the gate before it.
+/// The state of the process and the gate in front of it.
 struct Process {
     state: Runtime,
     gate: Gate,
-    /// Whether a call goes through the gate: at MPI_THREAD_MULTIPLE, and when MPI is not running,
-    /// for those functions that any thread may call then.
+    /// Whether calls go through the gate: at MPI_THREAD_MULTIPLE, and while MPI is not running,
+    /// because any thread may then call certain functions.
     is_gated: AtomicBool,
-    /// Whether a call is not over that did not go through the gate.
+    /// Whether a call that did not go through the gate is in progress.
     is_busy: AtomicBool,
-    /// Whether the machine's time is virtual.
+    /// Whether the rank is in virtual time.
     is_virtual: AtomicBool,
-    /// Calls that went through the gate and are not over.
+    /// Number of calls in progress that went through the gate.
     calls: Cell<u32>,
 }
 
-// SAFETY: `state` and `calls` are used in calls of MPI alone, by `call`, by `leave_at_exit`, and by
-// `attend_as_spare`, which is there while calls are gated. If
-// `is_gated`, a thread has entered the gate before it uses any of it, and leaves it after its last
-// use: a call's values are dropped, and so are its counts of shared ones, before its `Inside` is.
-// Where a call leaves the gate in between, it touches nothing until it is inside again: in a
-// wait, which `hikyaku_rank::Gate` says of itself, and in `outside`. The gate orders what one
-// thread wrote before what the next one reads. If not `is_gated`, the level that MPI_Init_thread
-// provided is MPI_THREAD_SERIALIZED at most: the program makes one call at a time (MPI 5.0
-// §11.6.2), and orders those of its threads. A call that finds that it does not ends the process.
-// What any thread may call beside that uses what is atomic or has a lock of its own.
+// SAFETY: `state` and `calls` are used only in calls of MPI, by `call`, by `leave_at_exit`, and by
+// `attend_as_spare`, which runs only while calls are gated. If `is_gated`, a thread enters the gate
+// before it uses any of it, and leaves it after its last use: a call's values are dropped, and so
+// are its counts of shared ones, before its `Inside` is. Where a call leaves the gate in between,
+// it touches nothing until it has entered again: in a wait, as `hikyaku_rank::Gate` documents, and
+// in `outside`. The gate orders the writes of one thread before the reads of the next. If not
+// `is_gated`, the level that MPI_Init_thread provided is MPI_THREAD_SERIALIZED at most: the program
+// makes one call at a time (MPI 5.0 §11.6.2), and orders the calls of its threads. A call that
+// detects a violation ends the process. Other functions that any thread may call use only fields
+// that are atomic or have a lock of their own.
 unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process {
@@ -191,33 +191,33 @@ pub(crate) fn gate() -> &'static Gate {
     &PROCESS.gate
 }
 
-/// Says whether calls go through the gate from here on. For a call that is inside of it.
+/// Sets whether calls go through the gate from now on. For a call that is inside the gate.
 pub(crate) fn go_through_gate(is_gated: bool) {
     PROCESS.is_gated.store(is_gated, Ordering::Relaxed);
 }
 
-/// Whether calls go through the gate. Any thread may ask.
+/// Whether calls go through the gate. Any thread may call this.
 pub(crate) fn is_gated() -> bool {
     PROCESS.is_gated.load(Ordering::Relaxed)
 }
 
-/// Says whether the rank has joined a job in virtual time.
+/// Sets whether the rank has joined a job in virtual time.
 pub(crate) fn go_by_virtual_time(is_virtual: bool) {
     PROCESS.is_virtual.store(is_virtual, Ordering::Relaxed);
 }
 
-/// Whether the rank has joined a job in virtual time. Any thread may ask.
+/// Whether the rank has joined a job in virtual time. Any thread may call this.
 pub(crate) fn is_in_virtual_time() -> bool {
     PROCESS.is_virtual.load(Ordering::Relaxed)
 }
 
-/// Whether other calls are not over, besides the one that asks.
+/// Whether other calls than the current one are in progress.
 pub(crate) fn has_other_calls() -> bool {
     is_gated() && PROCESS.calls.get() > 1
 }
 
-/// Runs a function of the program's, which may take any time, may wait for another thread, and may
-/// call MPI. For calls, which are inside of the gate.
+/// Runs a function of the program, which may take any time, wait for another thread, and call MPI.
+/// For calls, which are inside the gate.
 pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
     if !is_gated() {
         let is_busy = PROCESS.is_busy.load(Ordering::Relaxed);
@@ -238,26 +238,27 @@ pub(crate) fn outside<R>(act: impl FnOnce() -> R) -> R {
     }
 }
 
-/// A call, inside of the gate if there is to be one.
+/// A call in progress, and how it entered.
 enum Inside {
     /// It went through the gate.
     Gated,
-    /// It did not, since the program sees to it that threads take turns.
+    /// It did not, because the program makes its threads take turns.
     Alone,
-    /// The same, and it does not matter whether another one is not over.
+    /// It did not, and another call may be in progress.
     Beside,
-    /// It did not, and another one is not over: the program has not seen to it.
+    /// It did not, and another call is in progress, against the rules.
     Second,
 }
 
 impl Inside {
-    /// Below MPI_THREAD_MULTIPLE a call pays two stores for being noticed, and no atomic operation
-    /// that reads and writes: of two that come at the very same time, neither may be noticed.
+    /// Below MPI_THREAD_MULTIPLE, detection costs a call two stores, and no atomic
+    /// read-modify-write operation: if two calls enter at the same moment, both may go undetected.
     #[inline(always)]
     fn enter(may_be_second: bool) -> Inside {
         if is_gated() {
             PROCESS.gate.enter();
-            // Not so any more if this waited for the MPI_Init of a lower level.
+            // The wait may have been for an MPI_Init of a lower level, which has switched the gate
+            // off.
             if is_gated() {
                 PROCESS.calls.set(PROCESS.calls.get() + 1);
                 return Inside::Gated;
@@ -286,7 +287,7 @@ impl Drop for Inside {
     }
 }
 
-/// The end of a call: other threads are told what it has found for them.
+/// Ends a call: wakes other threads for which it has found something.
 fn leave() {
     let job = PROCESS.state.job.borrow();
     job.iter().for_each(Communicator::tell_threads);
@@ -295,17 +296,17 @@ fn leave() {
     PROCESS.gate.leave();
 }
 
-/// What the progress thread does, until it is told to end.
+/// The body of the progress thread, until it is told to end.
 pub(crate) fn attend_as_spare(spare: &SpareThread) {
     PROCESS.gate.enter();
     let job = PROCESS.state.job.borrow().clone();
-    // Functions of the program run here only if it is prepared for threads that it does not know.
+    // Functions of the program may run here only if it expects threads of the library.
     let polls = || {
         let state = &PROCESS.state;
         state.threads.load(Ordering::Relaxed) == crate::environment::THREAD_MULTIPLE
             || !state.has_own_ops.get()
     };
-    // Without it the program goes on as without the thread.
+    // After a panic the program continues without the thread.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         job.iter().for_each(|job| job.attend_as_spare(spare, polls));
     }));
@@ -317,29 +318,29 @@ unsafe extern "C" {
     safe fn atexit(function: extern "C" fn()) -> i32;
 }
 
-/// Has this rank leave its job in order when the process ends. One that ends while MPI is in use
-/// has not.
+/// Makes this rank leave its job properly when the process ends. A process that ends while MPI is
+/// in use has not left properly.
 pub(crate) fn leave_at_exit() {
     extern "C" fn leave() {
         let _inside = Inside::enter(true);
         let state = &PROCESS.state;
-        // It must not be in a provider whose library is about to go.
+        // The thread must not be in a provider whose library is about to be unloaded.
         crate::progress::end(state.job.borrow().clone());
         if state.is_idle() {
             state.comms.clear();
             drop(state.job.take());
         }
     }
-    // Without room for another function the launcher finds that the process has ended.
+    // If no function can be registered, the launcher detects the end of the process.
     let _ = atexit(leave);
 }
 
-/// MPI as a program of one binary interface sees it.
+/// MPI for a program of one binary interface.
 pub struct Mpi<D> {
     pub(crate) state: &'static Runtime,
-    /// Whether it was called by a name that ends in `_c`.
+    /// Whether the function's name ends in `_c`.
     pub(crate) is_large: bool,
-    /// Whether the call returns only when its operation is over.
+    /// Whether the call returns only when its operation is complete.
     pub(crate) is_waiting: bool,
     dialect: PhantomData<D>,
 }
@@ -358,10 +359,10 @@ impl<D> std::fmt::Debug for Mpi<D> {
     }
 }
 
-/// Whose error handler is told of a failure.
+/// The object whose error handler gets a failure.
 pub type Scope<D> = Option<(Object, <D as Dialect>::Handle)>;
 
-/// Does what a function is for; its error code.
+/// Runs the body of a function. Returns its error code.
 #[inline(always)]
 pub fn call<D: Dialect>(
     call: &'static CalledFunction,
@@ -381,14 +382,14 @@ pub fn call<D: Dialect>(
     }
 }
 
-/// The error code of a function that is not built.
+/// The error code of a function that is not implemented.
 #[cold]
 pub fn unsupported<D: Dialect>(of: &'static CalledFunction, scope: Scope<D>) -> i32 {
     let text = format!("hikyaku does not have {} yet", of.name);
     call::<D>(of, scope, |_| Err(Failure::new(Class::UnsupportedOperation, text)))
 }
 
-/// A handle from a number of Fortran's (MPI 5.0 §20.4): the same number.
+/// A handle from a Fortran handle (MPI 5.0 §20.4): the same number.
 pub fn from_int<D, H>(object: Object, number: i32) -> H
 where
     D: FromInt<H>,
@@ -396,7 +397,7 @@ where
     D::from_int(object, number)
 }
 
-/// The number of Fortran's of a handle.
+/// The Fortran handle of a handle.
 pub fn to_int<D, H>(handle: H) -> i32
 where
     D: FromInt<H>,
@@ -404,7 +405,7 @@ where
     D::to_int(handle)
 }
 
-/// How a dialect makes handles of numbers, and numbers of handles.
+/// The conversion between a dialect's handles and numbers.
 pub trait FromInt<H>: Dialect {
     /// The handle.
     fn from_int(object: Object, number: i32) -> H;
@@ -420,12 +421,12 @@ fn of_panic(panic: &(dyn Any + Send)) -> Failure {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// For a function whose name ends in `_c`.
+    /// The state for a function whose name ends in `_c`.
     pub fn with_large_counts(self) -> Mpi<D> {
         Mpi { is_large: true, ..self }
     }
 
-    /// For a function that waits until its operation is over.
+    /// The state for a function that waits until its operation is complete.
     pub fn waiting(self) -> Mpi<D> {
         Mpi { is_waiting: true, ..self }
     }
@@ -436,10 +437,10 @@ impl<D: Dialect> Mpi<D> {
         job.filter(|_| !self.state.is_idle()).ok_or_else(|| self.not_running())
     }
 
-    /// For a function that no object says this of: MPI is in use.
+    /// Checks that MPI is in use, for functions whose arguments do not imply it.
     ///
     /// # Errors
-    /// MPI_Init has not been called, or MPI_Finalize has been, and no session is there.
+    /// MPI_Init has not been called, or MPI_Finalize has been, and there is no session.
     #[inline]
     pub fn needs_mpi(&self) -> Result<(), Failure> {
         if self.state.phase.get() == Phase::Running || !self.state.is_idle() {
@@ -454,7 +455,7 @@ impl<D: Dialect> Mpi<D> {
         self.state.world.borrow().clone().ok_or_else(|| self.not_running())
     }
 
-    /// What is wrong with a call that needs MPI to be running.
+    /// The failure for a call that needs MPI to be running.
     #[cold]
     pub(crate) fn not_running(&self) -> Failure {
         Failure::new(
@@ -467,7 +468,7 @@ impl<D: Dialect> Mpi<D> {
         .of_call()
     }
 
-    /// What is wrong with a handle that names nothing of its kind.
+    /// The failure for a handle that names no object of its kind.
     #[cold]
     pub(crate) fn no_such(&self, object: Object, handle: Handle) -> Failure {
         if self.state.phase.get() != Phase::Running && object == Object::Comm {

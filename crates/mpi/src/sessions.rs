@@ -1,4 +1,4 @@
-//! Sessions, and the process sets that groups are made of (MPI 5.0 §11.3).
+//! Sessions, and the process sets from which groups are made (MPI 5.0 §11.3).
 //!
 //! MPI_Init and all sessions use the same rank of the job; the first of them joins it. The rank
 //! leaves when the process ends and not before, since another session may be opened.
@@ -18,8 +18,8 @@ use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
 use crate::runtime::{Mpi, Phase, lock};
 
-/// The process sets that there are. Names of sets are URIs, whose scheme and authority may be
-/// written in any case.
+/// The available process sets. Names of sets are URIs, whose scheme and authority are not
+/// case-sensitive.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 /// A session.
@@ -38,8 +38,8 @@ impl<D: Dialect> Mpi<D> {
         lock(&self.state.sessions).get(number).ok_or_else(|| self.no_such(Object::Session, number))
     }
 
-    /// MPI_Session_init. Below MPI_THREAD_MULTIPLE another thread may be in MPI without the gate:
-    /// so this leaves its rank and the gate alone, and the session has that level too.
+    /// MPI_Session_init. Below MPI_THREAD_MULTIPLE another thread may be in MPI without the gate.
+    /// So this does not change the rank or the gate, and the session has the same level.
     pub fn session_init(
         &self,
         info: Option<Arc<Info>>,
@@ -79,7 +79,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Nobody uses MPI for now: what was sent is on its way.
+    /// Completes the sends at the end of the use of MPI.
     pub(crate) fn settle(&self) -> Result<(), Failure> {
         self.flush()?;
         self.state.buffered.flush()?;
@@ -110,7 +110,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Session_get_nth_pset. Without room only the length is given.
+    /// MPI_Session_get_nth_pset. Without room, only the length is returned.
     pub fn session_get_nth_pset(
         &self,
         _: Rc<Session>,
@@ -175,7 +175,7 @@ impl<D: Dialect> Mpi<D> {
             Failure::new(Class::Other, error.to_string())
         })?;
         if joined.is_shared() {
-            // Its calls are inside of another gate than those of this library.
+            // Its calls are inside another gate than those of this library.
             let inside = Inside::enter();
             drop(joined);
             drop(inside);
@@ -183,7 +183,7 @@ impl<D: Dialect> Mpi<D> {
                         MPI_THREAD_MULTIPLE or has a progress thread: use one of both";
             return Err(Failure::new(Class::Other, text));
         }
-        // Whatever the level of thread support is here: another rank may have another one.
+        // At any level of thread support, because another rank may have a different level.
         joined.count_no_contexts();
         self.state.size.get_or_init(|| joined.size());
         self.state.job.replace(Some(joined));
@@ -199,8 +199,8 @@ impl crate::runtime::Runtime {
     }
 }
 
-/// Ends a process that is no rank of ours, as a command line that asks for what cannot be: there is
-/// no error handler yet that the program could have chosen.
+/// Ends a process that is not a rank of our launcher, as an invalid command line does. The program
+/// has had no chance yet to choose an error handler.
 #[expect(clippy::disallowed_methods, reason = "going on would be a wrong result, once a process")]
 fn refuse(foreign: &Foreign) -> ! {
     eprintln!("MPI_Init: {foreign}");

@@ -1,14 +1,14 @@
-//! This library's handles: numbers with the kind of their object, which are invalid once the object
-//! is freed.
+//! This library's handles: numbers that contain the kind of their object, and become invalid when
+//! the object is freed.
 //!
 //! ```text
 //!   | 0 | object 5 | 1 | generation 5 | place 20 |
 //!    31  30         25  24             19
 //! ```
 //!
-//! Bit 25 is set in none of the predefined handles of either binary interface, so no handle made
-//! here equals one of theirs. Free places are reused in turn, so a freed handle stays invalid until
-//! all free places have been reused 32 times.
+//! Bit 25 is not set in any predefined handle of either binary interface, so no handle made here
+//! equals one of those. Free places are reused in turn, so a freed handle stays invalid until all
+//! free places have been reused 32 times.
 
 use std::cell::RefCell;
 
@@ -20,10 +20,10 @@ const GENERATION_BITS: u32 = 5;
 const OURS: u32 = 1 << (PLACE_BITS + GENERATION_BITS);
 const OBJECT_SHIFT: u32 = PLACE_BITS + GENERATION_BITS + 1;
 
-/// Places that stay free before the first is taken again.
+/// The number of free places below which no place is reused.
 const REST: u32 = 64;
 
-/// The objects of one kind that have handles: what there is of each is small, or shared.
+/// The objects of one kind that have handles. Their values are small or shared.
 #[derive(Debug)]
 pub(crate) struct Slots<V> {
     object: Object,
@@ -33,7 +33,7 @@ pub(crate) struct Slots<V> {
 #[derive(Debug)]
 struct Places<V> {
     all: Vec<Place<V>>,
-    /// How many are free: a list from the one that has been free for longest.
+    /// The number of free places, which form a list that starts at `longest`, the first freed.
     free: u32,
     longest: u32,
     latest: u32,
@@ -42,7 +42,7 @@ struct Places<V> {
 #[derive(Debug)]
 struct Place<V> {
     generation: u32,
-    /// The one that was freed after this one.
+    /// The place that was freed after this one.
     next: u32,
     value: Option<V>,
 }
@@ -52,13 +52,13 @@ impl<V> Places<V> {
         Places { all: Vec::new(), free: 0, longest: 0, latest: 0 }
     }
 
-    /// The value of a place, unless it has become another's.
+    /// The value of a place, unless the place has been reused.
     #[inline(always)]
     fn get(&self, (at, generation): (usize, u32)) -> Option<&V> {
         self.all.get(at).filter(|place| place.generation == generation)?.value.as_ref()
     }
 
-    /// What `act` makes of the value of a place, which is free from here on unless that is nothing.
+    /// Calls `act` on the value of a place, and frees the place if `act` returns something.
     #[inline(always)]
     fn remove_if<R>(
         &mut self,
@@ -82,10 +82,10 @@ impl<V> Places<V> {
         self.free += 1;
     }
 
-    /// A place for one more.
+    /// Takes a free place.
     ///
     /// # Errors
-    /// There are a million already.
+    /// A million objects exist already.
     #[inline(always)]
     fn place(&mut self, object: Object) -> Result<u32, Failure> {
         if self.free <= REST {
@@ -124,19 +124,19 @@ impl<V: Clone> Slots<V> {
     /// Gives an object a handle.
     ///
     /// # Errors
-    /// There are a million already.
+    /// A million objects exist already.
     #[inline(always)]
     pub(crate) fn add(&self, value: V) -> Result<Handle, Failure> {
         self.add_made(|| value)
     }
 
-    /// The same of an object that is made in its place.
+    /// [`Slots::add`] for an object that is constructed in its place.
     #[inline(always)]
     pub(crate) fn add_made(&self, make: impl FnOnce() -> V) -> Result<Handle, Failure> {
         let mut places = self.places.borrow_mut();
         let at = places.place(self.object)?;
         let place = &mut places.all[at as usize];
-        // So that nothing is dropped here: this is of every message in flight.
+        // Without a drop here: every message in flight passes through this.
         match &mut place.value {
             Some(_) => unreachable!("a free place is empty"),
             empty => *empty = Some(make()),
@@ -145,7 +145,7 @@ impl<V: Clone> Slots<V> {
         Ok(Handle(object | OURS | place.generation << PLACE_BITS | at))
     }
 
-    /// Gives the handle of an object to another one, unless it was freed meanwhile.
+    /// Replaces the object of a handle, unless the handle was freed meanwhile.
     pub(crate) fn replace(&self, handle: Handle, value: V) {
         let mut places = self.places.borrow_mut();
         let Some((at, generation)) = self.place_of(handle) else { return };
@@ -161,17 +161,17 @@ impl<V: Clone> Slots<V> {
         self.with(handle, V::clone)
     }
 
-    /// What `act` finds of the object of a handle.
+    /// Calls `act` with the object of a handle.
     #[inline]
     pub(crate) fn with<R>(&self, handle: Handle, act: impl FnOnce(&V) -> R) -> Option<R> {
         let places = self.places.borrow();
         places.get(self.place_of(handle)?).map(act)
     }
 
-    /// Calls `act` with what each of some handles names, in order.
+    /// Calls `act` with the object of each handle, in order.
     ///
     /// # Errors
-    /// The first of `act`, at which it ends.
+    /// The first error of `act`, at which it stops.
     #[inline(always)]
     pub(crate) fn each(
         &self,
@@ -185,14 +185,14 @@ impl<V: Clone> Slots<V> {
         Ok(())
     }
 
-    /// Takes the handle away from an object.
+    /// Removes a handle and returns its object.
     pub(crate) fn remove(&self, handle: Handle) -> Option<V> {
         let place = self.place_of(handle)?;
         self.places.borrow_mut().remove_if(place, Option::take)
     }
 
-    /// What `act` finds of an object, whose handle is taken away if it finds something. The object
-    /// is not moved: most are in parts that were stored one by one a moment ago.
+    /// Calls `act` with an object, and removes its handle if `act` returns something. The object is
+    /// not moved: most objects were stored in parts a moment ago.
     #[inline(always)]
     pub(crate) fn remove_if<R>(
         &self,
@@ -207,24 +207,24 @@ impl<V: Clone> Slots<V> {
         })
     }
 
-    /// All that have a handle.
+    /// All objects that have a handle.
     pub(crate) fn all(&self) -> Vec<V> {
         self.places.borrow().all.iter().filter_map(|place| place.value.clone()).collect()
     }
 
-    /// Whether none has a handle.
+    /// Whether no object has a handle.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.borrow().all.iter().all(|place| place.value.is_none())
     }
 
-    /// Takes all handles away.
+    /// Removes all handles.
     pub(crate) fn clear(&self) {
         let taken = self.places.replace(Places::new());
-        // Dropped when nothing is borrowed.
+        // Drop the objects while nothing is borrowed.
         drop(taken);
     }
 
-    /// The place and generation that a handle says, if it is of this kind.
+    /// The place and generation in a handle, if it is of this kind.
     #[inline]
     fn place_of(&self, Handle(number): Handle) -> Option<(usize, u32)> {
         let is_ours = number >> (PLACE_BITS + GENERATION_BITS) == (self.object as u32) << 1 | 1;
@@ -233,7 +233,7 @@ impl<V: Clone> Slots<V> {
     }
 }
 
-/// Whether a handle of ours is of another kind of object: which; `None`: it is no handle of ours.
+/// The kind of object of one of our handles; `None` for other handles.
 pub(crate) fn object_of(Handle(number): Handle) -> Option<Object> {
     const ALL: [Object; 11] = [
         Object::Comm,

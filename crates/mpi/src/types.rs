@@ -1,4 +1,4 @@
-//! Datatypes as programs have them, and the memory that they lie in.
+//! Datatypes as objects with handles, and the memory of their elements.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -20,16 +20,16 @@ pub struct Type {
     pub(crate) handle: Cell<Handle>,
     pub(crate) datatype: Datatype,
     pub(crate) attributes: Attributes,
-    /// Its name, if the program has given it one.
+    /// The name that the program has given it.
     pub(crate) name: RefCell<Option<String>>,
     size: usize,
     extent: i64,
-    /// Whether the data of any number of elements follow each other, from the buffer's address on.
+    /// Whether the data of any number of elements are contiguous from the buffer's address on.
     is_plain: Cell<bool>,
 }
 
 impl Type {
-    /// A datatype that has no handle yet.
+    /// A datatype without a handle.
     pub(crate) fn of(datatype: Datatype) -> Type {
         let (size, extent) = (datatype.size() as usize, datatype.extent());
         let is_plain = datatype.is_committed() && is_plain(&datatype);
@@ -38,7 +38,7 @@ impl Type {
         Type { handle, datatype, attributes, name, size, extent, is_plain: Cell::new(is_plain) }
     }
 
-    /// Makes it ready for messages.
+    /// Prepares the datatype for messages.
     pub(crate) fn commit(&self) {
         self.datatype.commit();
         self.is_plain.set(is_plain(&self.datatype));
@@ -60,7 +60,7 @@ impl Type {
         self.extent
     }
 
-    /// Bytes of so many elements' data.
+    /// Bytes of the data of `elements` elements.
     #[inline]
     pub(crate) fn bytes(&self, elements: i64) -> Result<usize, Failure> {
         count(elements)?.checked_mul(self.size).ok_or_else(|| {
@@ -78,11 +78,11 @@ fn is_plain(datatype: &Datatype) -> bool {
 pub(crate) struct Area {
     buffer: Buffer,
     length: usize,
-    /// What they are, if their data do not follow each other.
+    /// The type and number of elements, if their data are not contiguous.
     spread: Option<(Datatype, u64)>,
 }
 
-/// The memory of elements whose data follow each other.
+/// The memory of elements whose data are contiguous.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plain {
     buffer: Buffer,
@@ -96,25 +96,25 @@ impl Plain {
         self.buffer.bytes(self.length)
     }
 
-    /// Its bytes, to be written.
+    /// Its bytes, for writing.
     #[inline(always)]
     pub(crate) fn bytes_mut<'a>(self) -> &'a mut [u8] {
         self.buffer.bytes_mut(self.length)
     }
 
-    /// How many.
+    /// The length in bytes.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         self.length
     }
 
-    /// Its bytes for a receive that goes on after this call.
+    /// Its bytes for a receive that continues after this call.
     #[inline(always)]
     pub(crate) fn to_receive(self) -> RecvBuffer {
         self.buffer.to_receive(self.length)
     }
 
-    /// Copies its data to another one of the same length, unless that is the same memory.
+    /// Copies the data to memory of the same length, unless it is the same memory.
     #[inline(always)]
     pub(crate) fn copy_to(self, other: Plain) {
         if self.buffer != other.buffer {
@@ -124,22 +124,22 @@ impl Plain {
 }
 
 impl Area {
-    /// No elements.
+    /// An area without elements.
     pub(crate) const NOTHING: Area = Area { buffer: Buffer::NULL, length: 0, spread: None };
 
-    /// So many elements of a type.
+    /// The area of `elements` elements of a type.
     #[inline(always)]
     pub(crate) fn new(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
         Area::of_side(buffer, elements, datatype, |failure| failure)
     }
 
-    /// The same of what goes out.
+    /// [`Area::new`] for data to send.
     #[inline(always)]
     pub(crate) fn sent(buffer: Buffer, elements: i64, datatype: &Type) -> Result<Area, Failure> {
         Area::of_side(buffer, elements, datatype, Failure::sent)
     }
 
-    /// The same of what comes in.
+    /// [`Area::new`] for data to receive.
     #[inline(always)]
     pub(crate) fn received(
         buffer: Buffer,
@@ -149,8 +149,8 @@ impl Area {
         Area::of_side(buffer, elements, datatype, Failure::received)
     }
 
-    /// The same; `of_side` says of a failure what it is about. Told here, and not of the result,
-    /// which is large: to look at that again costs a right call some ten instructions.
+    /// [`Area::new`]; `of_side` marks a failure's side. This is done here and not on the result,
+    /// which is large: a second test of it would cost a correct call some ten instructions.
     #[inline(always)]
     pub(crate) fn of_side(
         buffer: Buffer,
@@ -175,7 +175,7 @@ impl Area {
         Ok(Area { buffer, length, spread: None })
     }
 
-    /// The same of data that follow each other. `None`: they do not, or it fails.
+    /// [`Area::new`] for contiguous data. `None`: they are not contiguous, or an argument is wrong.
     #[inline(always)]
     pub(crate) fn plain(buffer: Buffer, elements: i64, datatype: &Type) -> Option<Plain> {
         let length = usize::try_from(elements).ok()?.checked_mul(datatype.size)?;
@@ -197,7 +197,7 @@ impl Area {
         }
     }
 
-    /// One of so many equal blocks, of which it was made.
+    /// Block `at` of the `blocks` equal blocks in the area.
     pub(crate) fn block(&self, blocks: u32, at: u32) -> Area {
         let length = self.length / blocks as usize;
         match &self.spread {
@@ -219,7 +219,7 @@ impl Area {
         self.length
     }
 
-    /// Its data, one after the other.
+    /// Its data as contiguous bytes.
     #[inline]
     pub(crate) fn data(&self) -> Cow<'_, [u8]> {
         match self.memory() {
@@ -239,11 +239,11 @@ impl Area {
 
     fn cursor(&self) -> Option<Cursor> {
         let (datatype, elements) = self.spread.as_ref()?;
-        // It was made before.
+        // Succeeds: it succeeded when the area was made.
         Cursor::new(datatype, *elements).ok()
     }
 
-    /// Its data to be changed, one after the other.
+    /// Its data as contiguous bytes that can be changed.
     #[inline]
     pub(crate) fn landing(&self) -> Landing<'_> {
         match self.memory() {
@@ -252,7 +252,7 @@ impl Area {
         }
     }
 
-    /// Puts data into it, which may be fewer than it has room for.
+    /// Copies data into it, which may be shorter than the area.
     pub(crate) fn put(&self, data: &[u8]) {
         match self.cursor() {
             None => self.buffer.bytes_mut(self.length)[..data.len()].copy_from_slice(data),
@@ -260,10 +260,10 @@ impl Area {
         }
     }
 
-    /// Copies its data to another one of the same length.
+    /// Copies its data to another area of the same length.
     #[inline]
     pub(crate) fn copy_to(&self, other: &Area) {
-        // Without a base the places are in the types.
+        // With MPI_BOTTOM the buffers are equal, but the types determine the places.
         if self.buffer == other.buffer && self.buffer.is_memory() {
             return;
         }
@@ -294,7 +294,7 @@ impl Area {
         }
     }
 
-    /// Its data for another rank, as they lie.
+    /// Its data as a part to send to another rank, without copying.
     pub(crate) fn part(&self) -> Part<'_, u8> {
         match self.spread {
             None => Part::Whole(self.buffer.bytes(self.length)),
@@ -302,7 +302,7 @@ impl Area {
         }
     }
 
-    /// Where data of another rank go, as it lies.
+    /// Its memory as the place for another rank's data.
     pub(crate) fn place(&self) -> Place<'_, u8> {
         match self.spread {
             None => Place::Whole(self.buffer.bytes_mut(self.length)),
@@ -310,12 +310,12 @@ impl Area {
         }
     }
 
-    /// Its data where they lie.
+    /// Its data in place, as pieces.
     fn lying(&self) -> Spread {
         Spread { buffer: self.buffer, cursor: self.cursor(), length: self.length }
     }
 
-    /// Where data of other ranks go, one after the other, as the areas lie.
+    /// The memory of several areas as one place for the data of other ranks.
     pub(crate) fn places(areas: &[Area]) -> Place<'_, u8> {
         match Area::joined(areas) {
             Some((start, length)) => Place::Whole(start.bytes_mut(length)),
@@ -326,7 +326,7 @@ impl Area {
         }
     }
 
-    /// Their memory, if they follow each other there.
+    /// The joint memory of several areas, if they are contiguous.
     fn joined(areas: &[Area]) -> Option<(Buffer, usize)> {
         let (mut start, mut length) = (Buffer::NULL, 0);
         for area in areas.iter().filter(|area| area.length > 0) {
@@ -341,13 +341,13 @@ impl Area {
         Some((start, length))
     }
 
-    /// Whether a message of it goes in pieces.
+    /// Whether its messages are packed in pieces.
     #[inline]
     pub(crate) fn is_scattered(&self) -> bool {
         self.spread.is_some() && self.length > PACKET
     }
 
-    /// Its first `length` bytes where they lie, if that is more than a packet.
+    /// Its first `length` bytes as pieces in place, if they are longer than a packet.
     pub(crate) fn scattered(&self, length: usize) -> Option<Scattered> {
         let is_long = length > PACKET && length <= self.length;
         let cursor = self.cursor().filter(|_| is_long)?;
@@ -355,19 +355,19 @@ impl Area {
         Some(Scattered::new(Box::new(spread)))
     }
 
-    /// Its memory, if its data follow each other there.
+    /// Its memory, if its data are contiguous.
     #[inline]
     pub(crate) fn memory(&self) -> Option<Buffer> {
         self.spread.is_none().then_some(self.buffer)
     }
 }
 
-/// How elements lie whose data may have gaps. It fits two registers, so that an area is not made of
-/// what was stored in parts a moment ago.
+/// The location of elements whose data may have gaps. It fits two registers, so that an area is not
+/// loaded from parts that were stored a moment ago.
 enum Placement {
-    /// One after the other, from here on.
+    /// Contiguous, from this address on.
     Block(Buffer),
-    /// As the type says.
+    /// At the displacements of the type.
     Spread(Datatype),
 }
 
@@ -384,11 +384,11 @@ impl Placement {
         if !datatype.is_committed() {
             return Err(Failure::new(Class::Type, "the datatype was not committed"));
         }
-        // MPI_BOTTOM is right: displacements may be addresses.
+        // MPI_BOTTOM is allowed: displacements may be addresses.
         if !buffer.is_memory() && buffer.address() != 0 && length > 0 {
             return Err(buffer.not_memory(length));
         }
-        // Now, and not while its data are moved: they are more than can be addressed.
+        // Check now, not while the data are moved, that all of the data are addressable.
         Cursor::new(datatype, elements)?;
         Ok(Placement::of(buffer, datatype, elements))
     }
@@ -401,7 +401,7 @@ impl Placement {
     }
 }
 
-/// The data of an area while they are changed: there, or beside it.
+/// The data of an area while they are changed: in place, or in a copy.
 #[derive(Debug)]
 pub(crate) struct Landing<'a> {
     area: &'a Area,
@@ -419,7 +419,7 @@ impl Landing<'_> {
         }
     }
 
-    /// Puts them where they belong.
+    /// Copies the data back, if they are in a copy.
     #[inline]
     pub(crate) fn finish(self) {
         if self.there.is_none() {
@@ -428,7 +428,7 @@ impl Landing<'_> {
     }
 }
 
-/// The datatypes of the standard's numbers.
+/// The predefined datatypes and their numbers in the standard.
 const PREDEFINED: [(u32, Basic); 71] = [
     (0x201, Basic::Aint),
     (0x202, Basic::Count),
@@ -487,7 +487,7 @@ const PREDEFINED: [(u32, Basic); 71] = [
     (0x2c8, Basic::Logical2),
     (0x2c9, Basic::Integer2),
     (0x2ca, Basic::Real2),
-    // Not of the standard, but of MPICH: under a number that the standard leaves free.
+    // Not in the standard, but in MPICH: under numbers that the standard leaves free.
     (0x2cc, Basic::CFloat16),
     (0x2d0, Basic::Logical4),
     (0x2d1, Basic::Integer4),
@@ -504,7 +504,7 @@ const PREDEFINED: [(u32, Basic); 71] = [
     (0x2eb, Basic::Complex32),
 ];
 
-/// The first number of a predefined datatype, and how many there may be.
+/// The first number of a predefined datatype, and the length of their range.
 const FIRST: u32 = 0x200;
 const MOST: usize = 0x100;
 
@@ -525,12 +525,12 @@ impl<D: Dialect> Mpi<D> {
         self.datatype_of(D::number(Object::Type, handle))
     }
 
-    /// The datatype of a number, predefined or not, for other datatypes.
+    /// The datatypes of several numbers, as components of another datatype.
     pub(crate) fn types_of(&self, numbers: &[Handle]) -> Result<Vec<Datatype>, Failure> {
         numbers.iter().map(|number| Ok(self.datatype_of(*number)?.datatype.clone())).collect()
     }
 
-    /// The handle of a datatype: that of the standard for a predefined one, else a new one.
+    /// The handle of a datatype: the standard's for a predefined one, else a new one.
     pub(crate) fn handle_of(&self, datatype: Datatype) -> Result<Handle, Failure> {
         let named = datatype.named();
         if let Some((number, _)) = PREDEFINED.iter().find(|(_, basic)| Some(*basic) == named) {

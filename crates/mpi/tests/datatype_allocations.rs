@@ -1,17 +1,17 @@
-//! Packing and unpacking allocate nothing, by counting allocations.
+//! A test that packing and unpacking allocate nothing. It counts allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hikyaku_mpi::datatype::{Basic, Cursor, Datatype, Order};
 
-/// The system's allocator, counting.
+/// The system's allocator, with a counter.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call is passed on to the system's allocator with the caller's arguments; counting
-// changes nothing of what it returns.
+// does not change the returned pointers.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// One test alone in this file: another would allocate meanwhile.
+// The only test in this file: another test would allocate at the same time.
 #[test]
 fn pieces_take_no_memory() {
     let double = Datatype::from(Basic::Double);

@@ -90,12 +90,12 @@ fn neighbours_merge_to_one_block() {
     let plane = Datatype::vector(4, 5, 5, &int()).unwrap();
     assert!(plane.is_contiguous());
     assert_eq!(plane.program().as_block(3), Some((0, 3 * 4 * 5 * 4)));
-    // One element may be a block where two are not.
+    // A single element may be one block although two are not.
     let gap = Datatype::resized(0, 12, &plane).unwrap();
     assert!(!gap.is_contiguous());
     assert_eq!(gap.program().as_block(1), Some((0, 80)));
     assert_eq!(gap.program().as_block(2), None);
-    // The order matters: the same bytes backwards are no block.
+    // The order matters: the same bytes in reverse order are not one block.
     let back = Datatype::hindexed(&[1, 1], &[4, 0], &int()).unwrap();
     assert_eq!((back.size() as i64, back.extent(), back.is_contiguous()), (8, 8, false));
 }
@@ -162,7 +162,7 @@ fn a_darray_is_dealt_out() {
     // Blocks of (10 + 3) / 4 = 3: the last place has one element.
     let last = one(dimension(Distribution::Block, None, 4), 3, 4);
     assert_eq!(blocks(&last, 1), [(36, 4)]);
-    // Blocks of 5 over 3 places: the last has nothing.
+    // Blocks of 5 over 3 places: the last place is empty.
     let nothing = one(dimension(Distribution::Block, Some(5), 3), 2, 3);
     assert_eq!(facts(&nothing), (0, 0, 40, 0, 0));
     // An argument is ignored without distribution.
@@ -239,7 +239,7 @@ fn contents_are_the_arguments() {
         assert_eq!(contents.addresses, addresses, "{combiner:?}");
         assert!(contents.large_counts.is_empty());
         assert!(contents.datatypes.iter().all(|old| old.is(&int())));
-        // The same by a constructor with large counts: all are large counts.
+        // With a constructor for large counts, all of them are large counts.
         let large = made.with_large_counts();
         let contents = large.contents();
         assert_eq!(large.width(), Width::Large);
@@ -331,7 +331,7 @@ fn fortran_kinds_are_found_by_their_digits() {
     assert_eq!(Datatype::match_size(TypeClass::Real, 8).unwrap().named(), Some(Basic::Real8));
 }
 
-/// The line of an error.
+/// The text of an error.
 fn line(made: Result<Datatype, DatatypeError>) -> String {
     made.map(|made| facts(&made)).expect_err("it is wrong").to_string()
 }
@@ -464,7 +464,7 @@ fn levels_of_types_are_limited() {
 
 #[test]
 fn sharing_does_not_make_programs_large() {
-    // Each level has the one below twice, with a gap: 2^40 blocks, which no list may spell out.
+    // Each level contains the one below twice, with a gap: 2^40 blocks, which no list may contain.
     let mut made = int();
     for level in 0..40 {
         let at = [0, made.extent() + 4 * (level % 3 + 1)];
@@ -487,7 +487,7 @@ fn memory_of(datatype: &Datatype, count: u64) -> (Vec<u8>, usize) {
 
 #[test]
 fn large_tables_are_packed_and_unpacked_row_by_row() {
-    // More rows than one tile of columns, of every form that a row may have.
+    // More rows than one tile of columns, with rows of every form.
     let (ragged, short): (Vec<i64>, Vec<i64>) = ((0..9).map(|at| 5 - at).collect(), vec![1, 2, 9]);
     let rows = [
         Datatype::create_struct(&[1, 1], &[0, 12], &[double(), int()]),
@@ -536,7 +536,7 @@ fn large_tables_are_packed_and_unpacked_row_by_row() {
 
 #[test]
 fn the_deepest_type_packs_and_is_dropped() {
-    // Each level puts a char before the one below, so 511 levels have 511 chars and an int.
+    // Each level puts a char before the level below, so 511 levels have 511 chars and an int.
     let mut made = int();
     for _ in 1..MAX_DEPTH {
         let at = made.extent() + 8;

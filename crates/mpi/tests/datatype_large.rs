@@ -1,5 +1,5 @@
-//! Datatypes beyond 2 and 4 GiB: in memory that is reserved and hardly touched, and by the
-//! arithmetic of addresses alone.
+//! Datatypes beyond 2 and 4 GiB, in memory that is reserved and hardly touched, and by address
+//! arithmetic alone.
 
 use hikyaku_mpi::datatype::{Basic, Cursor, Datatype};
 
@@ -73,7 +73,7 @@ fn counts_beyond_32_bits_are_exact() {
 
 #[test]
 fn lists_are_searched_and_not_walked() {
-    // A million blocks of 4 and 8 bytes in turns, 32 bytes apart: block 2k starts at packed 12 k.
+    // A million blocks, alternately of 4 and 8 bytes, 32 bytes apart: block 2k is at packed 12 k.
     let lengths: Vec<i64> = (0..1_000_000).map(|at| 1 + at % 2).collect();
     let displacements: Vec<i64> = (0..1_000_000).map(|at| 8 * at).collect();
     let list = Datatype::indexed(&lengths, &displacements, &Basic::Int.into()).unwrap();

@@ -1,6 +1,7 @@
-//! Random nested datatypes against a naive walk of their type maps, as MPI 5.0 §5.1 defines them.
+//! Random nested datatypes, compared with a naive walk of their type maps as defined in MPI 5.0
+//! §5.1.
 //!
-//! The oracle writes every type map out: basic values with displacements, and marks of resized
+//! The oracle writes out every type map: basic values with displacements, and the marks of resized
 //! types. It computes bounds from the list and packs value by value.
 
 use hikyaku_mpi::datatype::{
@@ -9,7 +10,7 @@ use hikyaku_mpi::datatype::{
 };
 use proptest::prelude::*;
 
-/// A type as it is made.
+/// The construction of a type.
 #[derive(Debug, Clone)]
 enum Model {
     Basic(Basic),
@@ -22,7 +23,7 @@ enum Model {
     IndexedBlock(i64, Vec<i64>, Box<Model>),
     HindexedBlock(i64, Vec<i64>, Box<Model>),
     Struct(Vec<(i64, i64, Model)>),
-    /// A dimension is size, subsize, start.
+    /// Each dimension is (size, subsize, start).
     Subarray(Vec<(i64, i64, i64)>, Order, Box<Model>),
     Darray(i64, Vec<DistributedDimension>, Order, Box<Model>),
     Resized(i64, i64, Box<Model>),
@@ -79,7 +80,7 @@ impl Map {
         (low, high)
     }
 
-    /// Appends a copy that is moved by `by`.
+    /// Appends a copy that is shifted by `by`.
     fn append(&mut self, other: &Map, by: i64) {
         let moved = |entry: &Entry| Entry { at: entry.at + by, ..*entry };
         self.entries.extend(other.entries.iter().map(moved));
@@ -179,7 +180,7 @@ fn map_of(model: &Model) -> Map {
     map
 }
 
-/// All elements of an array that are chosen in each dimension, in the order of memory.
+/// All elements of an array whose index is chosen in each dimension, in memory order.
 fn array(
     map: &mut Map,
     sizes: &[i64],
@@ -206,7 +207,7 @@ fn array(
     map.mark(0, total * old.extent());
 }
 
-/// Which place of a dimension has an element.
+/// The place that owns an element of a dimension.
 fn owner(dim: &DistributedDimension, at: i64) -> i64 {
     let block = match (dim.distribution, dim.argument) {
         (Distribution::None, _) => return 0,
@@ -341,7 +342,7 @@ fn small() -> impl Strategy<Value = Model> {
     model().prop_filter("too large", |model| map_size(model) < 3_000)
 }
 
-/// An upper bound of the entries of a model's map, without making it.
+/// An upper bound of the number of entries of a model's map, without making the map.
 fn map_size(model: &Model) -> i64 {
     let product = |dims: &[i64]| dims.iter().product::<i64>();
     let sum = |blocks: &[(i64, i64)]| blocks.iter().map(|block| block.0).sum::<i64>();
@@ -374,7 +375,7 @@ fn memory(bytes: &[i64]) -> (Vec<u8>, usize) {
     ((low..high).map(noise).collect(), low.unsigned_abs() as usize)
 }
 
-/// Lengths of pieces until `size` is reached, from a few numbers that repeat.
+/// Piece lengths that add up to `size`, from a few numbers that repeat.
 fn pieces(size: u64, lengths: &[usize]) -> Vec<usize> {
     let mut left = size as usize;
     let mut pieces = Vec::new();
@@ -466,7 +467,7 @@ proptest! {
         let (bytes, made) = (map_of(&model).bytes(count), make(&model));
         let (mut memory, origin) = memory(&bytes);
         let message: Vec<u8> = (0..bytes.len()).map(|at| (at % 251) as u8).collect();
-        // Data that overlaps itself may arrive in any order: any of its values may be the last.
+        // Overlapping data may arrive in any order: any of the values may be the last.
         let mut allowed: Vec<Vec<u8>> = memory.iter().map(|_| Vec::new()).collect();
         for (at, value) in bytes.iter().zip(&message) {
             allowed[(origin as i64 + at) as usize].push(*value);

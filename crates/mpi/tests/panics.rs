@@ -1,4 +1,4 @@
-//! A panic within a call is stopped at the boundary: the call fails, and the program goes on.
+//! A panic within a call stops at the boundary: the call fails, and the program continues.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use hikyaku_mpi::{
     CalledFunction, Class, Comm, Failure, Handle, HandleAt, Mpi, Object, Out, Scope, TextAt, call,
 };
 
-// The standard's binary interface, whose numbers are ours.
+// The standard's binary interface. Its numbers are those of this crate.
 #[path = "../../mpi-abi/src/dialect.rs"]
 mod dialect;
 
@@ -18,7 +18,7 @@ use dialect::This;
 const WORLD: Scope<This> = Some((Object::Comm, Handle::COMM_WORLD.0 as usize));
 const RETURN: usize = Handle::ERRORS_RETURN.0 as usize;
 
-/// What a program gets from a call about this object.
+/// The error code of a call about this object.
 fn code_of(scope: Scope<This>, body: impl FnOnce(&Mpi<This>) -> Result<(), Failure>) -> i32 {
     static CALL: CalledFunction =
         CalledFunction { name: "MPI_Barrier", arguments: &[], is_for_any_thread: false };
@@ -29,8 +29,8 @@ fn world(mpi: &Mpi<This>) -> Result<Rc<Comm>, Failure> {
     mpi.comm(Handle::COMM_WORLD.0 as usize)
 }
 
-/// Below MPI_THREAD_MULTIPLE a flag says that a thread is in a call, and at that level a lock keeps
-/// the others out. Neither outlives the panic.
+/// Below MPI_THREAD_MULTIPLE a flag marks a call in progress; at that level a lock keeps other
+/// threads out. A panic clears both.
 #[test]
 fn a_panic_is_an_error_of_its_call_alone() {
     assert_eq!(code_of(None, Mpi::init), 0);

@@ -1,4 +1,4 @@
-//! Making communicators with a topology (MPI 5.0 §8.5).
+//! The creation of communicators with a topology (MPI 5.0 §8.5).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::info::Info;
 use crate::raw::{self, HandleAt, Numbers, Out, length};
 use crate::runtime::Mpi;
 
-/// Numbers of an argument that cannot be negative, with the class of the error if one is.
+/// Checks that the numbers of an argument are not negative. `class` is that of the error.
 fn unsigned(
     numbers: &[i64],
     class: Class,
@@ -29,7 +29,7 @@ fn unsigned(
     numbers.iter().enumerate().map(number).collect()
 }
 
-/// The extents of a grid, and which of its dimensions wrap around.
+/// The extents of a grid, and whether each dimension is periodic.
 fn dimensions(
     ndims: i32,
     dims: &Numbers,
@@ -41,7 +41,7 @@ fn dimensions(
     Ok((dims, periods.iter().map(|wraps| *wraps != 0).collect()))
 }
 
-/// Where the neighbours of each rank of a graph end, and all neighbours.
+/// The end of each rank's neighbours in the list of a graph, and that list.
 fn adjacency(
     nnodes: i32,
     index: &Numbers,
@@ -55,7 +55,7 @@ fn adjacency(
     Ok((index, edges))
 }
 
-/// Weights as they were given: there are some, or edges have none.
+/// The given weights, or none.
 enum Weights {
     None,
     Some(Vec<i64>),
@@ -80,8 +80,8 @@ impl Weights {
         matches!(self, Weights::Some(_))
     }
 
-    /// The edges to these ranks. What no rank or weight can be becomes one that none is: all ranks
-    /// are told of it then.
+    /// The edges to these ranks. An invalid rank or weight becomes a value that is always invalid,
+    /// so that the agreement reports it to all ranks.
     fn edges(&self, ranks: &[i64]) -> Vec<Edge> {
         let edge = |(at, rank): (usize, &i64)| {
             let weight = match self {
@@ -93,7 +93,7 @@ impl Weights {
         ranks.iter().enumerate().map(edge).collect()
     }
 
-    /// A rank or weight that is negative.
+    /// Checks that no rank or weight is negative.
     fn check(&self, ranks: &[i64], [ends, weights]: [&str; 2]) -> Result<(), Failure> {
         unsigned(ranks, Class::Rank, (ends, "the rank of edge"))?;
         match self {
@@ -106,7 +106,7 @@ impl Weights {
 }
 
 impl<D: Dialect> Mpi<D> {
-    /// The communicator of a topology: of its members, as they are numbered there.
+    /// Creates the communicator of a topology. Its ranks are the members, in the topology's order.
     fn add_topology<T: coll::Topology>(
         &self,
         comm: &Comm,
@@ -120,7 +120,7 @@ impl<D: Dialect> Mpi<D> {
         let inner = if is_same {
             Some(comm.inner.try_duplicate()?)
         } else {
-            // Slices of a grid are apart from each other: the first rank of each names it.
+            // Slices of a grid are disjoint, so the first rank of each identifies it.
             let color = place.map(|_| members[0]);
             comm.inner.split(color, place.map_or(0, |at| at as i32))?
         };
@@ -130,7 +130,7 @@ impl<D: Dialect> Mpi<D> {
         };
         let made = self.add_comm(inner, comm.handler.get(), into)?;
         let (links, channels) = (topology.links(place as u32), topology.channels());
-        // A new communicator has none.
+        // Succeeds: a new communicator has no topology.
         let _ = made.topology.set(Topology::of(shape(topology), links, channels, usable));
         Ok(())
     }
@@ -164,7 +164,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_topology(&comm, agreed, (Shape::Grid, Ok(())), &into)
     }
 
-    /// MPI_Graph_create. Neighbours exchange only if every edge has one back.
+    /// MPI_Graph_create. Neighbours can exchange only if every edge has a reverse edge.
     pub fn graph_create(
         &self,
         comm: Rc<Comm>,
@@ -192,7 +192,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_topology(comm, agreed, (|_| Shape::Distributed(weighted), usable), into)
     }
 
-    /// MPI_Dist_graph_create_adjacent. Its neighbours exchange only if both ends list every edge.
+    /// MPI_Dist_graph_create_adjacent. Neighbours can exchange only if both ends list every edge.
     #[allow(clippy::too_many_arguments)]
     pub fn dist_graph_create_adjacent(
         &self,
@@ -262,7 +262,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_distributed(&comm, agreed?, own, &into)
     }
 
-    /// The rank that this one would have in a topology, if that may number ranks anew.
+    /// The rank that this one would get in a topology that may reorder the ranks.
     fn mapped(comm: &Comm, topology: impl coll::Topology, rank: Out<i32>) -> Result<(), Failure> {
         let Agreed { members, .. } = comm.inner.placed(topology, true)?;
         let own = comm.inner.rank();

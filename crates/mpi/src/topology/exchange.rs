@@ -1,7 +1,7 @@
-//! What neighbours exchange (MPI 5.0 §8.6 to §8.8).
+//! Neighbour collectives (MPI 5.0 §8.6 to §8.8).
 //!
-//! Blocks lie in the order of the topology's edges. Beyond the border of a grid nothing is
-//! exchanged: the block is there, and stays as it is.
+//! Blocks are in the order of the topology's edges. There is no exchange across the border of a
+//! grid: the block exists, and does not change.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,10 +22,10 @@ use crate::requests::{Outcome, RequestState, Round, Staged};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
-/// What goes along an edge that there is.
+/// The data for an existing edge.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
-    /// Place of the edge among those of its direction.
+    /// Index of the edge among those of its direction.
     pub(super) edge: usize,
     /// The rank at the other end.
     pub(super) rank: u32,
@@ -33,7 +33,7 @@ pub(super) struct Block {
     pub(super) area: Area,
 }
 
-/// A neighbour collective, described.
+/// The description of a neighbour collective.
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) comm: Rc<Comm>,
@@ -41,11 +41,11 @@ pub struct Exchange {
     pub(super) ins: Vec<Block>,
 }
 
-/// The edges of a side of a collective.
+/// The edges of one side of a collective.
 struct EdgeSide<'c>(&'c [Link]);
 
 impl EdgeSide<'_> {
-    /// The blocks of the edges that there are; `area` is told the place of each.
+    /// The blocks of the existing edges; `area` gets the index of each.
     fn blocks(&self, area: impl Fn(usize) -> Result<Area, Failure>) -> Result<Vec<Block>, Failure> {
         let mut blocks = Vec::with_capacity(self.0.len());
         for (edge, link) in self.0.iter().enumerate() {
@@ -56,7 +56,7 @@ impl EdgeSide<'_> {
         Ok(blocks)
     }
 
-    /// The same block for every edge, or one after the other.
+    /// The same block for every edge, or consecutive blocks if `apart`.
     fn even(&self, elements: Elements, apart: bool) -> Result<Vec<Block>, Failure> {
         let Elements { buffer, count: elements, datatype } = elements;
         count(elements)?;
@@ -69,7 +69,7 @@ impl EdgeSide<'_> {
         self.blocks(|edge| Area::new(place(edge), elements, &datatype))
     }
 
-    /// Blocks at displacements, in elements.
+    /// Blocks at displacements in elements.
     fn displaced(&self, blocks: Blocks) -> Result<Vec<Block>, Failure> {
         if self.0.is_empty() {
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl EdgeSide<'_> {
         self.blocks(|edge| Area::new(buffer.at(at(edge)), counts.get(edge), &datatype))
     }
 
-    /// Blocks of a type each, at displacements in bytes.
+    /// Blocks with a type each, at displacements in bytes.
     fn typed<D: Dialect>(
         &self,
         mpi: &Mpi<D>,
@@ -96,7 +96,7 @@ impl EdgeSide<'_> {
         })
     }
 
-    /// Whether there are a count and a displacement for every edge.
+    /// Checks that there are a count and a displacement for every edge.
     fn check_lists<T>(&self, blocks: &Blocks<T>) -> Result<(), Failure> {
         let (edges, Blocks { counts, displacements, .. }) = (self.0.len(), blocks);
         counts.check(edges, "counts")?;
@@ -105,7 +105,7 @@ impl EdgeSide<'_> {
     }
 }
 
-/// The sides of a collective: what goes out, and what comes in.
+/// The outgoing and incoming sides of a collective.
 fn sides<D: Dialect>(
     comm: &Comm,
     out: Buffer,
@@ -124,10 +124,10 @@ fn sides<D: Dialect>(
 }
 
 impl Exchange {
-    /// Runs it once.
+    /// Runs the exchange once and waits.
     ///
     /// # Errors
-    /// A neighbour sent another size than is expected, or is gone.
+    /// A neighbour sent an unexpected length, or is gone.
     pub fn run(self) -> Result<(), Failure> {
         let comm = Rc::clone(&self.comm);
         let topology = comm.topology()?;
@@ -140,12 +140,12 @@ impl Exchange {
     }
 }
 
-/// An exchange by messages that is in flight.
+/// An exchange in flight that uses messages.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     exchange: Rc<Exchange>,
     open: RefCell<Vec<ExchangeMessage>>,
-    /// The first failure. It is told when all have ended.
+    /// The first failure. It is reported when all messages have ended.
     failed: RefCell<Option<Failure>>,
 }
 
@@ -154,12 +154,12 @@ pub(crate) struct InFlight {
 struct ExchangeMessage {
     id: RequestId,
     staged: Option<Box<Staged>>,
-    /// Which of what comes in it is; `None`: it goes out.
+    /// The index of the incoming block; `None` for an outgoing message.
     incoming: Option<usize>,
 }
 
 impl InFlight {
-    /// Starts an exchange of those blocks that `go` says, with these tags.
+    /// Starts the exchange of the blocks that `go` selects, with these tags.
     pub(super) fn start(
         exchange: Rc<Exchange>,
         tags: Tags,
@@ -197,8 +197,8 @@ impl InFlight {
         InFlight { exchange, open, failed }
     }
 
-    /// Does without messages: they touch no memory any more. `which` is told the place of what
-    /// comes in.
+    /// Abandons messages, which then touch no memory any more. `which` selects them, given the
+    /// index of an incoming block.
     pub(super) fn abandon(&self, which: impl Fn(Option<usize>) -> bool) {
         let mut engine = self.exchange.comm.inner.engine().borrow_mut();
         let (gone, kept) = self.open.take().into_iter().partition(|part| which(part.incoming));
@@ -207,7 +207,7 @@ impl InFlight {
         gone.iter().for_each(|part| engine.abandon(part.id));
     }
 
-    /// Takes in a message that there is no block for: its sender waits for that.
+    /// Receives and drops a message for which there is no room, because its sender waits for that.
     pub(super) fn drop_message(&self, place: usize, tags: Tags) {
         let Exchange { comm, ins, .. } = &*self.exchange;
         let Block { rank, channel, .. } = ins[place];
@@ -224,7 +224,7 @@ impl InFlight {
         self.failed.take().map_or(Ok(Status::EMPTY), Err)
     }
 
-    /// A message has ended.
+    /// Records the end of a message.
     fn end(&self, part: &ExchangeMessage, result: Result<Received, MsgError>) {
         if let Err(failure) = self.outcome(part, self.exchange.comm.inner.told(result)) {
             self.failed.borrow_mut().get_or_insert(failure);

@@ -1,5 +1,5 @@
-//! What neighbours exchange at once, by letter (MPI 5.0 §8.6): `hikyaku_rank::persistent` has the
-//! letters, and long blocks go by messages beside them.
+//! Blocking neighbour collectives by letter (MPI 5.0 §8.6): `hikyaku_rank::persistent` implements
+//! the letters; long blocks are sent as messages beside them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::requests::Round as _;
 
 impl Topology {
-    /// How the next exchange goes, if it is run at once. All ranks call it.
+    /// The letters for the next blocking exchange; `None`: it uses messages. A collective call.
     pub(super) fn way(&self, comm: &Comm) -> Result<Option<&RefCell<Letters>>, Failure> {
         let links = (&self.links.destinations[..], &self.links.sources[..]);
         let comm = &comm.inner;
@@ -41,7 +41,7 @@ impl EdgeBlocks for &Exchange {
     }
 }
 
-/// Runs an exchange.
+/// Runs an exchange and waits.
 pub(super) fn run(letters: &mut Letters, exchange: Exchange, tags: Tags) -> Result<(), Failure> {
     let goes = |block: &Block| is_long(block.area.len());
     if !exchange.outs.iter().chain(&exchange.ins).any(goes) {
@@ -62,14 +62,15 @@ pub(super) fn run(letters: &mut Letters, exchange: Exchange, tags: Tags) -> Resu
         }
         Ok(false) => end_unequal(letters, &exchange, tags, long),
         Err(error) => {
-            // Neighbours are told, and the others by them: no message will come either.
+            // The letters report the error to the neighbours and through them to the others. So no
+            // message will arrive.
             long.abandon(|_| true);
             Err(error.into())
         }
     }
 }
 
-/// Ends an exchange in which blocks have come with another length than they are to have.
+/// Ends an exchange in which some received blocks have an unexpected length.
 #[cold]
 fn end_unequal(
     letters: &mut Letters,

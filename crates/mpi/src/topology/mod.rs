@@ -1,12 +1,12 @@
-//! Topologies of communicators, and what neighbours exchange (MPI 5.0 chapter 8).
+//! Topologies of communicators, and neighbour collectives (MPI 5.0 chapter 8).
 //!
 //! ```text
-//!   shape.rs       a topology as a value, and how its exchanges are numbered
+//!   shape.rs       a topology as a value, and the numbers of its exchanges
 //!   create.rs      makes communicators with a topology: all ranks agree on it (rank::topology)
-//!   queries.rs     says what it is: grids, graphs, neighbours
+//!   queries.rs     queries: grids, graphs, neighbours
 //!   exchange.rs    neighbour collectives, described once; by messages
-//!   letters.rs     those that are run at once, by letter
-//!   persistent.rs  those in flight, and those that are started again and again
+//!   letters.rs     blocking neighbour collectives, by letter
+//!   persistent.rs  non-blocking and persistent ones
 //! ```
 
 mod create;
@@ -32,16 +32,16 @@ const UNWEIGHTED: usize = 10;
 const WEIGHTS_EMPTY: usize = 11;
 
 impl Comm {
-    /// Gives it the topology of the one that it is a duplicate of (MPI 5.0 §7.4.2).
+    /// Copies the topology of the communicator of which this one is a duplicate (MPI 5.0 §7.4.2).
     pub(crate) fn take_topology(&self, from: &Comm) {
         let Some(known) = from.topology.get() else { return };
-        // A new communicator has none.
+        // The call of `set` succeeds: a new communicator has no topology.
         let (shape, links) = (Rc::clone(&known.shape), Rc::clone(&known.links));
         let topology = Topology::new(shape, links, known.channels, known.usable.clone());
         let _ = self.topology.set(topology);
     }
 
-    /// Its ranks, to be arranged.
+    /// The ranks of the single group, for a new topology.
     fn one_group(&self) -> Result<&Communicator, Failure> {
         if self.is_inter() {
             let text = "an intercommunicator has no topology: its ranks are two groups";
@@ -50,7 +50,7 @@ impl Comm {
         Ok(&self.inner)
     }
 
-    /// Its topology, of any kind.
+    /// The topology, of any kind; an error if there is none.
     fn topology(&self) -> Result<&Topology, Failure> {
         self.topology.get().ok_or_else(|| lacks("topology"))
     }
@@ -73,7 +73,7 @@ impl Comm {
         }
     }
 
-    /// Its edges as a distributed graph, and whether they have weights.
+    /// The edges of a distributed graph, and whether they have weights.
     fn distributed(&self) -> Result<(&Links, bool), Failure> {
         match (self.topology.get(), self.shape()) {
             (Some(topology), Some(Shape::Distributed(weighted))) => {

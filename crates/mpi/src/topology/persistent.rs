@@ -1,9 +1,8 @@
-//! Neighbour collectives that are in flight, and those that are started again and again (MPI 5.0
-//! §8.7, §8.9).
+//! Non-blocking and persistent neighbour collectives (MPI 5.0 §8.7, §8.9).
 //!
-//! The latter are exchanges of the rank's (`hikyaku_rank::persistent`): set up once, so that a
-//! round is a letter each way between neighbours of a node, or commands in queues that run by
-//! themselves. Where those cannot be had, a round goes by messages, as the others do.
+//! Persistent ones are exchanges of the rank (`hikyaku_rank::persistent`), set up once. A round is
+//! then a letter each way between neighbours of a node, or commands in queues that run by
+//! themselves. If neither is available, a round uses messages, like a non-blocking one.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -24,13 +23,13 @@ use crate::raw::HandleAt;
 use crate::requests::{Outcome, Request, RequestState, Round, Start, starts};
 use crate::runtime::Mpi;
 
-/// Bytes of an edge that goes otherwise than by messages, at most: what is larger they copy once,
-/// and letters twice. Two ranks, cores near, two edges, microseconds by letters and by messages:
-/// 16 KiB 4.7 and 6.6, 32 KiB 7.8 and 10, 64 KiB 15 to 18 and 14, 256 KiB 54 and 43. Who asks for
-/// queues gets them.
+/// Maximum bytes of an edge that does not use messages. Messages copy larger data once, letters
+/// twice. Two ranks, cores near, two edges, microseconds by letters and by messages: 16 KiB 4.7 and
+/// 6.6, 32 KiB 7.8 and 10, 64 KiB 15 to 18 and 14, 256 KiB 54 and 43. Programs that ask for queues
+/// get them at any length.
 const MOST_BYTES: u64 = 32 << 10;
 
-/// The key of an info object by which a program says how queues are to serve an exchange.
+/// The info key by which a program chooses how queues serve an exchange.
 const SCHEME_KEY: &str = "hikyaku_exchange";
 
 /// An exchange that was set up.
@@ -44,21 +43,22 @@ struct Inner {
     ins: BlockSide,
 }
 
-/// The blocks of one direction, in the order in which both ends of edges have them, one after the
-/// other in a buffer that there is not.
+/// The blocks of one direction, in the order that both ends of an edge use. Their offsets are those
+/// in a virtual contiguous buffer.
 #[derive(Debug)]
 struct BlockSide {
     blocks: Vec<Block>,
-    /// Where each starts.
+    /// The offset of each block.
     starts: Vec<usize>,
-    /// Data of those that have gaps, packed; of the others nothing.
+    /// The packed data of each block with gaps; empty for the others.
     packed: Vec<Box<[u8]>>,
 }
 
 impl BlockSide {
     fn new(blocks: &[Block]) -> BlockSide {
         let mut blocks = blocks.to_vec();
-        // Of several edges between two ranks, the first at one end meets the first at the other.
+        // Of several edges between two ranks, the first at one end belongs to the first at the
+        // other.
         blocks.sort_by_key(|block| block.channel);
         let mut end = 0;
         let starts = blocks.iter().map(|block| {
@@ -83,13 +83,13 @@ impl BlockSide {
         self.blocks.iter().zip(&self.starts).map(end).collect()
     }
 
-    /// Which block a run is, which is not empty.
+    /// The index of the block of a run that is not empty.
     fn block_of(&self, run: &Range<usize>) -> usize {
-        // Empty ones start where the next one does, and come before it.
+        // An empty block has the offset of the next block, and comes before it.
         self.starts.partition_point(|start| *start <= run.start) - 1
     }
 
-    /// Blocks whose data have gaps, and the packed data.
+    /// The blocks with gaps, and their packed data.
     fn spread(&mut self) -> impl Iterator<Item = (&Block, &mut Box<[u8]>)> {
         self.blocks.iter().zip(&mut self.packed).filter(|(block, _)| block.area.memory().is_none())
     }
@@ -122,7 +122,7 @@ impl ExchangeSink for BlockSide {
 }
 
 impl Kept {
-    /// Sets an exchange up. `None`: it goes by messages, at every rank. All ranks call it.
+    /// Sets up an exchange. `None` at every rank: it uses messages. A collective call.
     fn new(exchange: &Exchange, scheme: Option<Scheme>) -> Result<Option<Kept>, Error> {
         let comm = &exchange.comm.inner;
         let (outs, ins) = (BlockSide::new(&exchange.outs), BlockSide::new(&exchange.ins));
@@ -182,7 +182,7 @@ impl<D: Dialect> Mpi<D> {
         self.add_request(Request::new(comm, RequestState::Round(round)), &request)
     }
 
-    /// Keeps an exchange, to be started.
+    /// Keeps an exchange as a persistent request.
     pub fn keep_exchange(
         &self,
         exchange: Exchange,

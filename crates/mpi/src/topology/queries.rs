@@ -1,4 +1,4 @@
-//! What a topology is (MPI 5.0 §8.5.2, §8.5.5).
+//! Queries about a topology (MPI 5.0 §8.5.2, §8.5.5).
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::failure::{Class, Failure};
 use crate::raw::{self, Numbers, NumbersAt, Out, length};
 use crate::runtime::Mpi;
 
-/// A rank that exists.
+/// Checks that a rank exists.
 fn rank_of(comm: &Comm, rank: i32) -> Result<u32, Failure> {
     let size = comm.inner.size();
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
@@ -20,7 +20,7 @@ fn rank_of(comm: &Comm, rank: i32) -> Result<u32, Failure> {
     })
 }
 
-/// Whether there is room for all that is to be written.
+/// Checks that there is room for the results.
 fn room(most: i32, needed: usize, argument: &str) -> Result<(), Failure> {
     if i64::from(most) >= needed as i64 {
         return Ok(());
@@ -200,7 +200,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// MPI_Dist_graph_neighbors: as many as there is room for.
+    /// MPI_Dist_graph_neighbors: writes as many as there is room for.
     #[allow(clippy::too_many_arguments)]
     pub fn dist_graph_neighbors(
         &self,

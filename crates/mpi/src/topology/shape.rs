@@ -1,5 +1,5 @@
-//! A topology as a value: what a communicator was made as, and how its exchanges are numbered. It
-//! knows no communicator, so that a communicator can have one.
+//! A topology as a value: the arguments with which a communicator was made, and the numbers of its
+//! exchanges. It does not depend on communicators, so that a communicator can contain one.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hikyaku_coll::topology::{Cartesian, Graph, Links, TopologyError};
 use hikyaku_rank::persistent::Correspondence;
 
-/// What a communicator was made as.
+/// The kind of topology with which a communicator was made.
 #[derive(Debug)]
 pub(super) enum Shape {
     Grid(Cartesian),
@@ -21,15 +21,15 @@ pub(super) enum Shape {
 pub(crate) struct Topology {
     pub(super) shape: Rc<Shape>,
     pub(super) links: Rc<Links>,
-    /// Whether every edge has two ends, so that neighbours can exchange.
+    /// Whether every edge has both ends, so that neighbours can exchange.
     pub(super) usable: Result<(), TopologyError>,
-    /// Above all channels of all ranks.
+    /// An upper bound (exclusive) of the channels of all ranks.
     pub(super) channels: u32,
-    /// Exchanges that were run once, and those that were made to be started: every rank numbers
-    /// the same ones the same.
+    /// The numbers of exchanges: those that run once, and persistent ones. All ranks number the
+    /// same exchanges alike.
     pub(super) run: Cell<u32>,
     kept: Cell<u32>,
-    /// How exchanges go that are run at once.
+    /// The choice between letters and messages for blocking exchanges.
     pub(super) way: Correspondence,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Tags {
     kind: u32,
 }
 
-/// Set in the tags of persistent exchanges, which live as long as they like.
+/// Set in the tags of persistent exchanges, which have no limit on their lifetime.
 const KEPT: u32 = 1 << 30;
 
 impl Tags {
@@ -71,13 +71,13 @@ impl Topology {
         Topology { shape, links, usable, channels, run, kept, way }
     }
 
-    /// Numbers the next exchange that is run once. A tag comes again after so many that no message
-    /// of the earlier one can be on the way.
+    /// Numbers the next exchange that runs once. A tag is reused only after so many exchanges that
+    /// no message of the earlier one can still be in flight.
     pub(super) fn next_run(&self) -> Tags {
         Tags { base: self.next(&self.run), kind: 0 }
     }
 
-    /// Numbers the next exchange that is made to be started.
+    /// Numbers the next persistent exchange.
     pub(super) fn next_kept(&self) -> Tags {
         Tags { base: self.next(&self.kept), kind: KEPT }
     }
