@@ -1,5 +1,5 @@
-//! Writes the functions of the library from the table of all functions of MPI, and gives it the
-//! name by which programs look for it.
+//! Generates the functions of the library from the table of all functions of MPI, and sets the name
+//! by which programs find the library.
 
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use hikyaku_mpi::{Class, Dialect, FromInt, Object, Status as Neutral};
 
-/// A handle: a pointer that is never followed.
+/// A handle: a pointer that is never dereferenced.
 pub(crate) type Handle = usize;
 
 /// A handle of a file.
@@ -19,7 +19,7 @@ pub(crate) struct Status {
     source: i32,
     tag: i32,
     error: i32,
-    /// The low and the high half of the bytes; whether it was cancelled.
+    /// The low and the high half of the byte count, and whether the operation was cancelled.
     inside: [i32; 5],
 }
 
@@ -44,7 +44,7 @@ impl Dialect for This {
 
     #[inline]
     fn number(_: Object, handle: Handle) -> hikyaku_mpi::Handle {
-        // A pointer beyond is none of ours, and so is the number.
+        // A pointer beyond 32 bits is not one of ours. The number says the same.
         hikyaku_mpi::Handle(u32::try_from(handle).unwrap_or(u32::MAX))
     }
 

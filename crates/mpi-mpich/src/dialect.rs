@@ -1,4 +1,4 @@
-//! The dialect of MPICH's binary interface, as its `mpi.h` has the numbers.
+//! The dialect of MPICH's binary interface, with the numbers of its `mpi.h`.
 
 use hikyaku_mpi::{
     ANY_SOURCE, ANY_TAG, Class, Dialect, FromInt, Object, PROC_NULL, ROOT, Status as Neutral,
@@ -8,7 +8,7 @@ use hikyaku_mpi::{
 /// A handle.
 pub(crate) type Handle = i32;
 
-/// A handle of a file: a pointer, null for none.
+/// A handle of a file: a pointer, null for no file.
 pub(crate) type File = usize;
 
 /// This binary interface.
@@ -20,14 +20,14 @@ pub(crate) struct This;
 #[repr(C)]
 pub(crate) struct Status {
     low: i32,
-    /// The upper bits of the bytes, above a bit that says whether it was cancelled.
+    /// The upper bits of the byte count, above a bit for whether the operation was cancelled.
     high_and_cancelled: i32,
     source: i32,
     tag: i32,
     error: i32,
 }
 
-/// Predefined handles: here, and in MPI 5.0 §20.3.
+/// Predefined handles: MPICH's number, and that of MPI 5.0 §20.3.
 const HANDLES: [(u32, u32); 30] = [
     (0x04000000, 0x100),
     (0x44000000, 0x101),
@@ -61,10 +61,10 @@ const HANDLES: [(u32, u32); 30] = [
     (0x6c000000, 0x129),
 ];
 
-/// MPI_COMM_WORLD, which is looked for first.
+/// MPI_COMM_WORLD, which is checked first.
 const WORLD: u32 = 0x4400_0000;
 
-/// Predefined datatypes.
+/// Predefined datatypes, in the same form.
 const TYPES: [(u32, u32); 71] = [
     (0x4c000101, 0x243),
     (0x4c000102, 0x245),
@@ -139,11 +139,11 @@ const TYPES: [(u32, u32); 71] = [
     (0x4c00104b, 0x2e0),
 ];
 
-/// What the upper half of most predefined datatypes is, above their size; the lowest byte numbers
-/// them.
+/// The upper half of most predefined datatypes. Their lower half is their size and, in the lowest
+/// byte, their index.
 const NUMBERED: u32 = 0x4c00_0000;
 
-/// The standard's number of each of those.
+/// The standard's number of each of those, by index.
 const BY_NUMBER: [u16; 0x4c] = {
     let mut all = [0; 0x4c];
     let mut at = 0;
@@ -157,7 +157,7 @@ const BY_NUMBER: [u16; 0x4c] = {
     all
 };
 
-/// The number of a predefined datatype.
+/// The standard's number of a predefined datatype.
 #[inline]
 fn type_of(number: u32) -> Option<u32> {
     if number & !0xFFFF == NUMBERED {
@@ -167,10 +167,10 @@ fn type_of(number: u32) -> Option<u32> {
     TYPES.iter().find(|(here, _)| *here == number).map(|(_, there)| *there)
 }
 
-/// The null handles of requests and messages have one number.
+/// The null handle of requests. Null messages have the same number.
 const REQUEST_NULL: i32 = 0x2c00_0000;
 
-/// The numbers of the classes of errors, in the order of the standard's.
+/// MPICH's numbers of the error classes, in the standard's order.
 const CLASSES: [i32; 62] = [
     1, 2, 3, 4, 5, 6, 19, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 17, 20, 21, 53, 22, 46, 23, 52,
     24, 25, 26, 27, 29, 31, 30, 28, 32, 48, 47, 33, 34, 35, 36, 37, 38, 39, 40, 56, 49, 55, 57, 50,
@@ -180,7 +180,7 @@ const CLASSES: [i32; 62] = [
 /// The levels of thread support, as the standard's interface numbers them.
 const LEVELS: [i32; 4] = [0, 1024, 2048, 4096];
 
-/// The predefined keys of attributes, in the order of the standard's, which start at 501.
+/// MPICH's predefined attribute keys, in the order of the standard's, which start at 501.
 const KEYS: [i32; 7] =
     [0x6440_0001, 0x6440_0005, 0x6440_0003, 0x6440_0007, 0x6440_000d, 0x6440_000b, 0x6440_0009];
 const FIRST_KEY: i32 = 501;
@@ -193,7 +193,7 @@ impl Dialect for This {
     const IN_PLACE: usize = usize::MAX;
     const STATUS_IGNORE: usize = 1;
     const MAX_NAMES: [usize; 2] = [128, 128];
-    // A library that is asked for its ABI has none of the standard's.
+    // This library does not implement the standard's ABI.
     const ABI_VERSION: [i32; 2] = [-1, -1];
     const KEYVAL_INVALID: i32 = 0x2400_0000;
     const FIRST_CODE: i32 = 0x4000_0000;
@@ -289,7 +289,7 @@ impl Dialect for This {
         match kind {
             UNDEFINED => UNDEFINED,
             1 | 4 => 220 + kind,
-            // What is guided comes before what is not.
+            // The standard's interface has the guided kinds in the other order.
             2 | 3 => 225 - kind,
             other => -other,
         }

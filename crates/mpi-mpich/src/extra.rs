@@ -1,6 +1,6 @@
-//! What MPICH's library has beside the functions of the table: constants that are variables, the
-//! function that copies attributes, and what its Fortran library calls: attributes as values, and
-//! handles as numbers of Fortran's, which are the same here.
+//! Symbols of MPICH's library that are not in the table of functions: constants that are variables,
+//! the function that copies attributes, and the functions that MPICH's Fortran library calls:
+//! attributes as values, and Fortran handles, which are the same numbers here.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
@@ -9,14 +9,14 @@ use hikyaku_mpi::{CalledFunction, Class, Dialect, Object, Out};
 
 use crate::dialect::{File, Handle, Status, This};
 
-/// The function that Fortran's form of it is called as.
+/// The name and arguments under which Fortran's form of the function reports errors.
 static GET_ATTRIBUTE: CalledFunction = CalledFunction {
     name: "MPI_Comm_get_attr",
     arguments: &[("comm", Class::Comm), ("comm_keyval", Class::Keyval)],
     is_for_any_thread: false,
 };
 
-/// A constant that is a pointer: it is compared and never followed.
+/// A constant that is a pointer. It is compared and never dereferenced.
 #[derive(Debug)]
 #[repr(transparent)]
 struct Mark(usize);
@@ -29,8 +29,8 @@ static MPI_UNWEIGHTED: Mark = Mark(10);
 #[unsafe(no_mangle)]
 static MPI_WEIGHTS_EMPTY: Mark = Mark(11);
 
-/// A constant that is a variable: the start-up code of MPICH's Fortran library stores in it which
-/// memory of Fortran's stands for the constant.
+/// A constant that is a variable. The start-up code of MPICH's Fortran library stores the address
+/// of the Fortran variable that stands for the constant.
 macro_rules! told_by_fortran {
     ($($name:ident)*) => {
         $(
@@ -44,7 +44,7 @@ told_by_fortran! {
     MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE
 }
 
-/// MPI_COMM_DUP_FN and its kin: an attribute is copied as it is (MPI 5.0 §7.7.2).
+/// MPI_COMM_DUP_FN and related functions: copy an attribute unchanged (MPI 5.0 §7.7.2).
 #[unsafe(no_mangle)]
 extern "C" fn MPIR_Dup_fn(
     _: Handle,
@@ -57,19 +57,19 @@ extern "C" fn MPIR_Dup_fn(
     if into.is_null() || flag.is_null() {
         return 1;
     }
-    // SAFETY: not null, and whoever copies attributes gives room for a value.
+    // SAFETY: not null, and the caller that copies attributes provides room for a value.
     unsafe { into.write(value) };
     // SAFETY: as above, for a flag.
     unsafe { flag.write(1) };
     0
 }
 
-/// The numbers of predefined attributes, from which their keys in C (odd) and Fortran (one more)
-/// differ by their last digit.
+/// The common part of the predefined attributes' keys. The last digit of a key in C is odd; in
+/// Fortran it is one more.
 const PREDEFINED: c_int = 0x6440_0000;
 
-/// The call behind Fortran's MPI_Comm_get_attr and MPI_Attr_get: what is predefined is a number
-/// there, and no address of one.
+/// Implements Fortran's MPI_Comm_get_attr and MPI_Attr_get. The value of a predefined attribute is
+/// the number itself there, not its address.
 #[unsafe(no_mangle)]
 extern "C" fn MPII_Comm_get_attr(
     comm: Handle,
@@ -85,7 +85,7 @@ extern "C" fn MPII_Comm_get_attr(
         let value = Out::new(value, "attribute_val")?;
         mpi.comm_get_attr(comm, This::keyval(key), value, Out::new(flag, "flag")?)
     });
-    // SAFETY: the call has written it, or it was null and the call has failed.
+    // SAFETY: the call has written the flag. If it was null, the call has failed.
     if code != 0 || !is_predefined || unsafe { flag.read() } == 0 {
         return code;
     }
@@ -93,12 +93,12 @@ extern "C" fn MPII_Comm_get_attr(
     let number = unsafe { value.read() } as *const c_int;
     // SAFETY: as above.
     let number = unsafe { number.read() };
-    // SAFETY: the call has found that it is not null.
+    // SAFETY: the call has checked that it is not null.
     unsafe { value.write(number as isize as usize) };
     0
 }
 
-/// A handle and a number of Fortran's, both ways.
+/// Conversions between a handle and a Fortran handle.
 macro_rules! conversions {
     ($($to:ident $from:ident $handle:ty;)*) => {
         $(
@@ -129,7 +129,7 @@ conversions! {
     MPI_Win_c2f MPI_Win_f2c Handle;
 }
 
-/// A status of Fortran's is the same five numbers.
+/// Copies a status. A Fortran status is the same five numbers.
 fn copy_status(from: *const Status, into: *mut Status) -> c_int {
     if from.is_null() || into.is_null() {
         return 1;

@@ -1,14 +1,15 @@
-//! `libmpi.so.12`: the binary interface of MPICH 3 to 5 and of those that keep to it.
+//! `libmpi.so.12`: the binary interface of MPICH 3 to 5 and of compatible libraries.
 //!
-//! A handle is an `int`. Predefined ones have numbers of their own, and so have ranks, tags, levels
-//! and errors; `dialect` has the tables.
+//! A handle is an `int`. Predefined handles, ranks, tags, levels and errors have numbers of their
+//! own; `dialect` has the tables.
 
-// The functions of `hikyaku.h`, so that an MPI program can have shared variables: the same rank.
+// Exports the functions of `hikyaku.h`, so that an MPI program can use shared variables as the same
+// rank.
 use hikyaku_c as _;
 
 mod dialect;
 #[allow(non_snake_case, non_upper_case_globals)]
 mod extra;
 
-// The functions, written from the table by the build script.
+// The functions that the build script generates from the table.
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));
