@@ -1,28 +1,28 @@
-//! How much of MPI is built, by chapter.
+//! The number of implemented MPI functions, by chapter.
 
 use std::fmt::{self, Write as _};
 
 use crate::Function;
 
-/// A chapter of the standard. Forms with large counts are functions of their own.
+/// A chapter of the standard. Forms with large counts are counted as separate functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chapter {
     /// Its name in the table.
     pub name: &'static str,
-    /// How many functions do what they are for.
+    /// The number of implemented functions.
     pub built: usize,
-    /// How many there are.
+    /// The number of all functions.
     pub all: usize,
-    /// The names of those that are not built, without `MPI_`.
+    /// The names of functions that are not implemented, without `MPI_`.
     pub missing: Vec<String>,
 }
 
-/// What is built of a table of functions.
+/// The coverage of a table of functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coverage(pub Vec<Chapter>);
 
 impl Coverage {
-    /// Of these functions, in their order.
+    /// Counts these functions, with chapters in their order.
     pub fn of(table: &[Function]) -> Coverage {
         let mut chapters: Vec<Chapter> = Vec::new();
         for function in table {
@@ -43,12 +43,12 @@ impl Coverage {
         Coverage(chapters)
     }
 
-    /// How many functions are built, and how many there are.
+    /// The numbers of implemented functions and of all functions.
     pub fn total(&self) -> (usize, usize) {
         self.0.iter().fold((0, 0), |(built, all), it| (built + it.built, all + it.all))
     }
 
-    /// A line a chapter with the names of what is not built.
+    /// One line per chapter with the names of functions that are not implemented.
     pub fn missing(&self) -> String {
         let mut text = String::new();
         for Chapter { name, missing, .. } in self.0.iter().filter(|it| !it.missing.is_empty()) {

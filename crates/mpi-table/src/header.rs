@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::kind::Object;
 use crate::{Function, Unreadable};
 
-/// What stands around constants and functions.
+/// The text around constants and functions.
 const FRAME: &str = include_str!("../mpi.h.in");
 
 /// The constants as text.
@@ -19,14 +19,14 @@ pub struct Constant {
     pub name: &'static str,
     /// Its type in C.
     pub of: &'static str,
-    /// Its number; of what is no number, the address.
+    /// Its number, or its address if it is not a number.
     pub value: i64,
 }
 
-/// All of `mpi.h`.
+/// The text of `mpi.h`.
 ///
 /// # Errors
-/// A line of a table says something that is not known.
+/// A line of a table is invalid.
 pub fn header() -> Result<String, Unreadable> {
     let functions = prototypes(&crate::table_with_removed()?);
     let mut defined = String::new();
@@ -38,7 +38,8 @@ pub fn header() -> Result<String, Unreadable> {
     Ok(frame.replace("@functions@", functions.trim_end()))
 }
 
-/// A number has no parentheses around it, so that the preprocessor can compare it.
+/// The definition of a constant. A number has no parentheses, so that the preprocessor can compare
+/// it.
 fn definition(Constant { name, of, value }: &Constant) -> String {
     match *of {
         "int" if *value < 0 => format!("#define MPI_{name} ({value})"),
@@ -51,7 +52,7 @@ fn definition(Constant { name, of, value }: &Constant) -> String {
 /// All constants, in the order of their table.
 ///
 /// # Errors
-/// A line of the table says something that is not known.
+/// A line of the table is invalid.
 pub fn constants() -> Result<Vec<Constant>, Unreadable> {
     read(CONSTANTS)
 }

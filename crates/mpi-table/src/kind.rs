@@ -1,37 +1,38 @@
-//! Kinds of arguments: what each is in C, and in the Rust of the shared libraries.
+//! Kinds of arguments, and their types in C and in the Rust of the shared libraries.
 
-/// What an argument is for.
+/// The purpose of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A handle of an object of MPI.
     Handle(Object),
-    /// The same, which may be the null handle, or anything at all where it does not count.
+    /// A handle that may be the null handle, or have any value at ranks where it is not
+    /// significant.
     HandleOrNull(Object),
-    /// Where a handle is written.
+    /// A handle that is written.
     HandleOut(Object),
     /// A handle that is read and written.
     HandleInOut(Object),
-    /// Handles.
+    /// Handles that are read.
     HandlesIn(Object),
     /// Handles that are read and written.
     HandlesInOut(Object),
-    /// Where handles are written.
+    /// Handles that are written.
     HandlesOut(Object),
-    /// A handle of the tools interface, or where one is written.
+    /// A handle of the tools interface; `true` if it is written.
     Tool(&'static str, bool),
-    /// What a callback of the tools interface may do.
+    /// The safety level of a callback of the tools interface.
     Safety,
-    /// Where is written how a source of the tools interface orders its events.
+    /// The ordering of the events of a source of the tools interface, which is written.
     OrderOut,
     /// A number.
     Int,
-    /// A rank, or a constant that stands for one.
+    /// A rank, or a constant in its place.
     Rank,
-    /// The same, or `MPI_ROOT`.
+    /// A rank, a constant in its place, or `MPI_ROOT`.
     Root,
-    /// A tag, or a constant that stands for any.
+    /// A tag, or the constant for any tag.
     Tag,
-    /// A key of attributes, perhaps a predefined one.
+    /// A key of attributes, which may be a predefined one.
     Keyval,
     /// An error code or class.
     Code,
@@ -53,7 +54,7 @@ pub enum Kind {
     IntsIn,
     /// Triples of numbers.
     RangesIn,
-    /// Numbers of elements, a rank or a block each.
+    /// Numbers of elements, one for each rank or block.
     CountsIn,
     /// Displacements in elements: `int`, or `MPI_Aint` in the large form.
     DisplacementsIn,
@@ -61,43 +62,43 @@ pub enum Kind {
     ExtentsIn,
     /// `MPI_Aint` in both forms.
     AddressesIn,
-    /// Where a number is written.
+    /// A number that is written.
     IntOut,
-    /// Where a rank is written.
+    /// A rank that is written.
     RankOut,
-    /// Where 0 or 1 is written.
+    /// A flag, 0 or 1, that is written.
     FlagOut,
-    /// Where a key of attributes is written.
+    /// A key of attributes that is written.
     KeyvalOut,
-    /// A key of attributes that becomes invalid.
+    /// A key of attributes that is invalidated.
     KeyvalInOut,
-    /// Where an error code is written.
+    /// An error code that is written.
     CodeOut,
-    /// Where a level of thread support is written.
+    /// A level of thread support that is written.
     ThreadOut,
-    /// Where a number of elements is written.
+    /// A number of elements that is written.
     CountOut,
-    /// The same, read and written.
+    /// A number of elements that is read and written.
     CountInOut,
-    /// Where an extent is written.
+    /// An extent that is written.
     ExtentOut,
-    /// The same, read and written.
+    /// An extent that is read and written.
     ExtentInOut,
-    /// As [`Kind::Unit`], written.
+    /// A [`Kind::Unit`] that is written.
     UnitOut,
-    /// Where an `MPI_Count` is written.
+    /// An `MPI_Count` that is written.
     WideOut,
-    /// Where an `MPI_Aint` is written.
+    /// An `MPI_Aint` that is written.
     AddressOut,
-    /// Where an `MPI_Offset` is written.
+    /// An `MPI_Offset` that is written.
     OffsetOut,
     /// A length of a string, read and written.
     LengthInOut,
-    /// Where numbers are written.
+    /// Numbers that are written.
     IntsOut,
-    /// Where numbers of type `MPI_Count` are written.
+    /// Numbers of type `MPI_Count` that are written.
     WidesOut,
-    /// Where addresses are written.
+    /// Addresses that are written.
     AddressesOut,
     /// Memory that is read.
     BufferIn,
@@ -105,31 +106,31 @@ pub enum Kind {
     BufferOut,
     /// Memory that is read and written.
     BufferInOut,
-    /// Memory that is handed over.
+    /// Memory that the program hands over.
     Memory,
-    /// An address that is not followed.
+    /// An address that is not dereferenced.
     Location,
-    /// Where an address of memory is written.
+    /// An address of memory that is written.
     PointerOut,
-    /// A value of the program's own.
+    /// A value that only the program interprets.
     State,
-    /// Where such a value is written.
+    /// A value that only the program interprets, which is written.
     StateOut,
-    /// A value of Fortran's LOGICAL.
+    /// A Fortran LOGICAL that is read.
     LogicalIn,
-    /// Where one is written.
+    /// A Fortran LOGICAL that is written.
     LogicalOut,
     /// A status that is read.
     StatusIn,
-    /// Where a status is written, unless it is ignored.
+    /// A status that is written, unless it is ignored.
     StatusOut,
     /// A status that is read and written.
     StatusInOut,
-    /// Where statuses are written, unless they are ignored.
+    /// Statuses that are written, unless they are ignored.
     StatusesOut,
     /// A string that ends with 0.
     StringIn,
-    /// Where such a string is written.
+    /// A string that is written.
     StringOut,
     /// A list of strings.
     StringsIn,
@@ -139,13 +140,13 @@ pub enum Kind {
     Argc,
     /// `argv` of `main`.
     Argv,
-    /// A function of the program's own, of this type, or of another in the large form.
+    /// A function of the program of this type, or of another type in the large form.
     Function(&'static str),
-    /// Whatever else a program gives.
+    /// Further arguments of any type.
     Rest,
 }
 
-/// What a handle names.
+/// The kind of object that a handle names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
     /// `MPI_Comm`.
@@ -172,8 +173,8 @@ pub enum Object {
     Session,
 }
 
-/// Objects with their names in the table and in C, and the class of error of a handle that names
-/// none: as `hikyaku_mpi::Class` has it, and in C without its `MPI_`.
+/// Objects with their names in the table and in C, and the error class of an invalid handle, as in
+/// `hikyaku_mpi::Class` and as in C without its `MPI_`.
 type ObjectRow = (&'static str, Object, &'static str, &'static str, &'static str);
 
 const OBJECTS: [ObjectRow; 11] = [
@@ -200,7 +201,7 @@ impl Object {
         OBJECTS.iter().find(|(_, object, ..)| *object == self).expect("each has a row")
     }
 
-    /// What finds it by its handle.
+    /// The method that finds the object of a handle.
     pub(crate) fn finder(self) -> &'static str {
         if self == Object::Type { "datatype" } else { self.row().0 }
     }
@@ -210,12 +211,12 @@ impl Object {
         self.row().2
     }
 
-    /// The class of error of a handle that names none.
+    /// The error class of an invalid handle.
     pub(crate) fn class(self) -> &'static str {
         self.row().3
     }
 
-    /// The same in C, without its `MPI_`.
+    /// The error class of an invalid handle in C, without its `MPI_`.
     pub(crate) fn class_in_c(self) -> &'static str {
         self.row().4
     }
@@ -235,7 +236,7 @@ const TOOLS: [(&str, &str); 6] = [
     ("t_event", "MPI_T_event_instance"),
 ];
 
-/// Kinds with a name of their own; what they are in C and in Rust, in both forms.
+/// Kinds with a name of their own, and their types in C and in Rust, in both forms.
 type Row = (&'static str, Kind, [&'static str; 2], [&'static str; 2]);
 
 const INT: [&str; 2] = ["int", "int"];
@@ -373,11 +374,11 @@ impl Kind {
             Kind::HandlesIn(object) => format!("const {} *", object.in_c()),
             Kind::Tool(name, false) => name.to_owned(),
             Kind::Tool(name, true) => format!("{name} *"),
-            // No count is given to this one.
+            // This function has no count among its arguments.
             Kind::Function(name) if large && name != "MPI_Datarep_extent_function" => {
                 format!("{name}_c *")
             }
-            // Those of the tools interface are functions, and not pointers to them.
+            // The types of the tools interface are functions, not pointers to functions.
             Kind::Function(name) => format!("{name} *"),
             other => other.row().map_or("", |row| row.2[usize::from(large)]).to_owned(),
         }

@@ -1,19 +1,18 @@
-//! Every function of MPI 5.0 with the kinds of its arguments: one table, and what is written from
-//! it.
+//! Every function of MPI 5.0 with the kinds of its arguments: one table, and the files generated
+//! from it.
 //!
 //! ```text
 //!   table.txt ──► rust.rs     the functions of both shared libraries (their build scripts)
 //!                 header.rs   mpi.h, with constants.txt and mpi.h.in
 //!                 coverage.rs what is built, by chapter
-//!                 wrong/      a program that calls everything wrongly (tests)
+//!                 wrong/      a program that calls every function wrongly (tests)
 //! ```
 //!
-//! A line of the table is a function without its `MPI_`; `+c` says that there is a form with large
-//! counts beside it (MPI 5.0 §19.2), and `-` that the function is not built yet; `A = B` is another
-//! name of what stands above. A kind says what
-//! an argument is for, and so its type in C and in both forms: a `count` is an `int` or an
-//! `MPI_Count`. An argument of kind `rank` or `tag` may be a constant, which differs between binary
-//! interfaces, one of kind `int` may not.
+//! A line of the table is a function without its `MPI_`; `+c` means that there is also a form with
+//! large counts (MPI 5.0 §19.2), and `-` that the function is not implemented yet; `A = B` defines
+//! another name for a function above. A kind states the purpose of an argument, and so its type in
+//! C and in both forms: a `count` is an `int` or an `MPI_Count`. An argument of kind `rank` or
+//! `tag` may be a constant, which differs between binary interfaces; one of kind `int` may not.
 
 mod coverage;
 mod header;
@@ -37,28 +36,28 @@ const TABLE: &str = include_str!("../table.txt");
 pub struct Function {
     /// Its name without `MPI_`.
     pub name: &'static str,
-    /// The name of the function that does what it is for, mostly its own.
+    /// The function that implements it, usually the function itself.
     pub does: &'static str,
-    /// The chapter of the standard that it belongs to.
+    /// The chapter of the standard that contains it.
     pub chapter: &'static str,
     /// Its arguments in their order.
     pub arguments: Vec<Argument>,
-    /// What it returns; `None`: an error code.
+    /// Its return type; `None` for an error code.
     pub returns: Option<&'static str>,
     /// Whether there is a form with large counts, whose name ends in `_c`.
     pub has_large: bool,
-    /// Whether it does what it is for.
+    /// Whether it is implemented.
     pub is_built: bool,
 }
 
 impl Function {
-    /// Whether the standard has it no more.
+    /// Whether it was removed from the standard.
     pub fn is_removed(&self) -> bool {
         self.chapter == REMOVED
     }
 
-    /// Whether it may be called before MPI_Init and after MPI_Finalize (MPI 5.0 §11.4.1), as those
-    /// functions may that begin MPI or only turn a value into another.
+    /// Whether it may be called before MPI_Init and after MPI_Finalize (MPI 5.0 §11.4.1). These are
+    /// functions that begin MPI, or only convert a value.
     pub fn is_always_allowed(&self) -> bool {
         const NAMES: [&str; 9] = [
             "Init",
@@ -78,9 +77,9 @@ impl Function {
             || STARTS.iter().any(|start| self.name.starts_with(start))
     }
 
-    /// Whether any thread may call it while another one is in MPI, whatever the level of thread
-    /// support: what is always allowed (MPI 5.0 §11.4.1), what a thread asks in order to know
-    /// whether it may call, and what ends the job.
+    /// Whether any thread may call it while another thread is in MPI, whatever the level of thread
+    /// support. These are the functions that are always allowed (MPI 5.0 §11.4.1), those by which a
+    /// thread finds out whether it may call MPI, and the one that ends the job.
     pub fn is_for_any_thread(&self) -> bool {
         self.is_always_allowed() || ["Is_thread_main", "Query_thread", "Abort"].contains(&self.name)
     }
@@ -89,15 +88,15 @@ impl Function {
 /// An argument of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
-    /// What the standard calls it.
+    /// Its name in the standard.
     pub name: &'static str,
-    /// What it is for.
+    /// Its kind.
     pub kind: Kind,
 }
 
 impl Argument {
-    /// The class of error of a value of it that is wrong, as `hikyaku_mpi::Class` has it; `None`:
-    /// any value is right, or a wrong one is named where it is found, as null pointers are.
+    /// The error class of a wrong value, as in `hikyaku_mpi::Class`. `None`: every value is right,
+    /// or a wrong one is named where it is detected, as null pointers are.
     fn class(&self) -> Option<&'static str> {
         Some(match self.kind {
             Kind::Handle(object)
@@ -124,9 +123,9 @@ impl Argument {
 /// A line of the table that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -138,20 +137,20 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// The chapter of functions that the standard had once.
+/// The chapter of functions that were removed from the standard.
 const REMOVED: &str = "removed";
 
 /// All functions of the standard, in the order of the table.
 ///
 /// # Errors
-/// A line says something that is not known.
+/// A line of the table is invalid.
 pub fn table() -> Result<Vec<Function>, Unreadable> {
     let mut all = table_with_removed()?;
     all.retain(|function| !function.is_removed());
     Ok(all)
 }
 
-/// The same and those of MPI 1 that MPI 3.0 removed: programs may still call them.
+/// [`table`] with the functions of MPI 1 that MPI 3.0 removed: programs may still call them.
 ///
 /// # Errors
 /// As [`table`].
@@ -182,7 +181,7 @@ fn read(text: &'static str) -> Result<Vec<Function>, Unreadable> {
     Ok(functions)
 }
 
-/// Another name of a function.
+/// A function under another name.
 fn same_as(
     known: &[Function],
     name: &'static str,
@@ -226,8 +225,8 @@ mod tests {
         let table = table().unwrap();
         let names: BTreeSet<&str> = table.iter().map(|function| function.name).collect();
         assert_eq!(names.len(), table.len());
-        // MPI 5.0: 662 prototypes with the large ones, those of MPICH 5.0.2's `mpi_abi.h`. Two
-        // pairs differ in more than counts and so stand on lines of their own.
+        // MPI 5.0: 662 prototypes with the large ones, as in `mpi_abi.h` of MPICH 5.0.2. Two pairs
+        // differ in more than counts, and so have lines of their own.
         let forms: usize = table.iter().map(|function| 1 + usize::from(function.has_large)).sum();
         assert_eq!(forms, 662);
         for name in ["Send", "Init_thread", "Type_get_contents_c", "Session_get_pset_info"] {

@@ -1,5 +1,5 @@
-//! Prints `mpi.h`, which `scripts/mpi.sh` puts beside the libraries; with the word `wrong-calls`,
-//! the trials of the program that calls everything wrongly.
+//! Prints `mpi.h`, which `scripts/mpi.sh` puts beside the libraries; with the argument
+//! `wrong-calls`, the trials of the program that calls every function wrongly.
 
 use std::io::Write as _;
 

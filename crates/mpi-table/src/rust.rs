@@ -1,16 +1,16 @@
-//! The functions of a shared library, in Rust: arguments are turned into what `hikyaku-mpi` takes,
-//! by its dialect, and nothing else happens here.
+//! Generates the functions of a shared library in Rust. They only convert the arguments to those of
+//! `hikyaku-mpi`, with its dialect.
 //!
-//! Every function has two names, `MPI_` and `PMPI_`, and neither calls the other: a tool may stand
-//! in front of the first (MPI 5.0 §15.2). What is written is a module, which expects the dialect in
-//! another one beside it.
+//! Every function has two names, `MPI_` and `PMPI_`, and neither calls the other, because a tool
+//! may replace the first (MPI 5.0 §15.2). The output is a module that expects the dialect in
+//! another module beside it.
 
 use std::fmt::Write as _;
 
 use crate::kind::{Kind, Object};
 use crate::{Argument, Function};
 
-/// What stands before the functions.
+/// The text before the functions.
 const HEAD: &str = r#"
 #[allow(
     non_snake_case,
@@ -37,7 +37,7 @@ use crate::dialect as d;
 use crate::dialect::This as D;
 "#;
 
-/// The functions of a table as Rust: a module.
+/// The functions of a table as a Rust module.
 pub fn functions(table: &[Function]) -> String {
     let mut text = HEAD.to_owned();
     for function in table {
@@ -51,22 +51,23 @@ pub fn functions(table: &[Function]) -> String {
     text + "}\n"
 }
 
-/// What is done with an operation that is described once.
+/// How a function executes an operation that is described once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
-    /// It is done when the function returns.
+    /// Blocking: complete when the function returns.
     Run,
-    /// It is left in flight.
+    /// Non-blocking: left in flight.
     Start,
-    /// It may be started again and again.
+    /// Persistent: may be started repeatedly.
     Keep,
 }
 
-/// The operation that a collective function is a form of, and which; `None`: it is no collective.
+/// The operation of a collective function, and the function's form of it; `None` if the function is
+/// not a collective.
 fn verb_of(function: &Function, table: &[Function]) -> Option<(String, Verb)> {
     let collective = ["collectives", "topologies"].contains(&function.chapter);
     let is_form = |name: &str| {
-        // Operations themselves have a form that is left in flight.
+        // A function is an operation if it has a non-blocking form.
         let started = format!("I{}{}", name[..1].to_lowercase(), &name[1..]);
         table.iter().any(|other| other.name == started)
     };
@@ -107,7 +108,7 @@ fn write_function(
         Some(object) => Object::of(object).map_or("", |object| handle_type(object)).to_owned(),
     };
     let body = body(function, table, &name, large);
-    // One body, to which both names jump: what catches panics is inlined where it is called once.
+    // One body, to which both names jump: the code that catches panics is inlined only once.
     writeln!(text, "#[inline(never)]\nextern \"C\" fn {name}({typed}) -> {result} {{\n{body}\n}}")?;
     for prefix in ["MPI_", "PMPI_"] {
         writeln!(
@@ -127,7 +128,7 @@ fn idents(arguments: &[&Argument]) -> String {
     arguments.iter().map(|argument| ident(argument.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Names that Rust has a use for itself.
+/// An argument's name, changed if it is a keyword of Rust.
 fn ident(name: &str) -> String {
     if ["type", "ref", "in", "fn", "box"].contains(&name) {
         format!("{name}_")
@@ -136,7 +137,7 @@ fn ident(name: &str) -> String {
     }
 }
 
-/// Whose error handler is told: that of the first object that has one.
+/// The object whose error handler gets failures: the first argument that can have one.
 fn scope(function: &Function) -> String {
     let has_handler = |argument: &&Argument| {
         let kinds = [Object::Comm, Object::Win, Object::Session];
@@ -169,17 +170,18 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };
     let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
-    // A communicator or a session is not there unless MPI is in use.
+    // A valid communicator or session implies that MPI is in use.
     let needs =
         if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
-    // By value: what a closure borrows is stored twice, by this call and by what catches panics.
+    // Move: borrowed values would be stored twice, by this call and by the code that catches
+    // panics.
     format!(
         "    hikyaku_mpi::call::<D>({}, {scope}, move |mpi| {{ {needs}{mpi}{form} }})",
         described(function, name, &function.arguments)
     )
 }
 
-/// What is known of a function where a call of it has failed.
+/// The description of a function for its failures.
 fn described(function: &Function, name: &str, arguments: &[Argument]) -> String {
     let listed = arguments
         .iter()
@@ -192,8 +194,8 @@ fn described(function: &Function, name: &str, arguments: &[Argument]) -> String 
     )
 }
 
-/// Arguments as a method takes them, each as `pass` has it: those that say together which elements
-/// are meant are one value.
+/// The arguments of a method's call, each converted by `pass`. Arguments that together describe
+/// elements become one value.
 fn together(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>) -> String {
     let (mut values, mut rest) = (Vec::new(), arguments);
     while !rest.is_empty() {
@@ -208,7 +210,7 @@ fn together(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>)
     values.join(", ")
 }
 
-/// The value that the first arguments are together, and how many they are.
+/// The type of the value that the first arguments form, and the number of these arguments.
 fn value_of(arguments: &[&Argument]) -> (Option<&'static str>, usize) {
     let is_buffer = |kind| matches!(kind, Kind::BufferIn | Kind::BufferOut | Kind::BufferInOut);
     let mut kinds = [None; 5];
@@ -237,13 +239,13 @@ fn value_of(arguments: &[&Argument]) -> (Option<&'static str>, usize) {
     }
 }
 
-/// Hints are not used, but must be there.
+/// Hints are not used, but their handles are checked.
 fn hints(arguments: &[&Argument], pass: impl Fn(&Argument) -> Option<String>) -> String {
     let hints = arguments.iter().filter(|it| it.kind == Kind::Handle(Object::Info));
     hints.filter_map(|it| Some(format!("{}; ", pass(it)?))).collect()
 }
 
-/// A collective in one of its forms.
+/// The body of a collective in one of its forms.
 fn collective(
     arguments: &[&Argument],
     base: &str,
@@ -255,7 +257,7 @@ fn collective(
             || (verb == Verb::Keep && argument.kind == Kind::Handle(Object::Info))
     };
     let own: Vec<&Argument> = arguments.iter().copied().filter(|it| !of_form(it)).collect();
-    // Some types are not looked at by some ranks, or with MPI_IN_PLACE: they may be nothing then.
+    // Some types are not significant at some ranks, or with MPI_IN_PLACE, and may be invalid there.
     let given = |it: &Argument| match it.kind {
         Kind::Handle(Object::Type) => Some(found(Object::Type, it)),
         _ => pass(it),
@@ -264,7 +266,7 @@ fn collective(
         .iter()
         .filter_map(|it| Some(format!("let {} = {};", ident(it.name), given(it)?)))
         .collect();
-    // Lists are the program's only until the function returns.
+    // The program's lists are valid only until the function returns.
     let kept: Vec<String> = own
         .iter()
         .filter(|it| {
@@ -274,7 +276,7 @@ fn collective(
         })
         .map(|it| {
             let name = ident(it.name);
-            // A result that is divided is divided among the ranks of one group.
+            // The result of this operation is divided among the ranks of one group.
             let size = if base == "Reduce_scatter" { "local_size" } else { "size" };
             format!("let {name} = {name}.kept(comm.{size}() as usize, \"{}\")?;", it.name)
         })
@@ -285,7 +287,7 @@ fn collective(
     let request = of_kind(Kind::HandleOut(Object::Request)).unwrap_or_default();
     let names = together(&own, |it| Some(ident(it.name)));
     if base.starts_with("Neighbor") {
-        // What is described is kept as it is: the lists are read once.
+        // The description itself is kept, and the lists are read once.
         let described = format!("mpi.{method}({names})?");
         let info = of_kind(Kind::Handle(Object::Info)).unwrap_or_default();
         return match verb {
@@ -301,12 +303,12 @@ fn collective(
     if verb == Verb::Run && IS_TRIED.contains(&base) {
         among = format!("{} else {{ {among} }}", at_once(&own, &method));
     }
-    // What two groups do together is described apart.
+    // Intercommunicators have descriptions of their own.
     let between = act(verb, &format!("inter_{method}"), false, lists);
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
 }
 
-/// Operations that are tried before they are described.
+/// Operations with a fast path that is tried before they are described.
 const IS_TRIED: [&str; 12] = [
     "Allgather",
     "Allgatherv",
@@ -322,7 +324,7 @@ const IS_TRIED: [&str; 12] = [
     "Scatter",
 ];
 
-/// What is tried before an operation is described, which has types and a communicator of its own.
+/// The call of the fast path. It borrows types and communicator.
 fn at_once(arguments: &[&Argument], method: &str) -> String {
     let lent = together(arguments, |it| {
         let lent = match it.kind {
@@ -335,7 +337,7 @@ fn at_once(arguments: &[&Argument], method: &str) -> String {
     format!("if let Some(done) = mpi.{method}_at_once({lent}) {{ done }}")
 }
 
-/// What a verb does with a described operation; `can_be_over`: at once, before there is a future.
+/// Executes a described operation. `can_be_over`: it may complete before there is a future.
 fn act(
     verb: Verb,
     method: &str,
@@ -357,7 +359,7 @@ fn act(
     }
 }
 
-/// A function that gives a value and not a code.
+/// The body of a function that returns a value and not an error code.
 fn value(function: &Function, result: &str) -> String {
     let names = idents(&function.arguments.iter().collect::<Vec<_>>());
     match Object::of(result) {
@@ -367,18 +369,18 @@ fn value(function: &Function, result: &str) -> String {
     }
 }
 
-/// The name of the method that does what a function is for.
+/// The name of the method that implements a function.
 fn method(name: &str) -> String {
     name.to_lowercase()
 }
 
-/// What a handle names, or a failure that names the argument.
+/// Finds the object of a handle, or fails with the argument's name.
 fn found(object: Object, argument: &Argument) -> String {
     let (finder, name, said) = (object.finder(), ident(argument.name), argument.name);
     format!("mpi.{finder}({name}).map_err(|it| it.named(\"{said}\"))")
 }
 
-/// An argument as the method takes it; `None`: it does not.
+/// An argument of the method's call; `None` if the method does not take it.
 fn pass(argument: &Argument, large: bool) -> Option<String> {
     let (name, said) = (ident(argument.name), argument.name);
     let size = if large { "large" } else { "small" };

@@ -1,22 +1,23 @@
-//! What the kinds of arguments cannot know of single functions. Each line says why it is there, and
-//! a line that nothing is as it says fails a test: the lists can only shrink.
+//! Facts about single functions that the kinds of arguments do not express. Each line states its
+//! reason. A line that applies to nothing fails a test, so that the lists can only shrink.
 
 use crate::{Argument, Function, Kind};
 
-/// An exception for functions and arguments. A name may end in `*`; an empty one is any.
+/// An exception for functions and arguments. A name may begin or end with `*`; an empty one matches
+/// any.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exception {
     function: &'static str,
     argument: &'static str,
-    /// In which way it is wrong.
+    /// The way in which the value is wrong.
     how: &'static str,
-    /// The class that is right here, without `MPI_`; `-`: the value is not tried.
+    /// The error class that is right here, without `MPI_`; `-`: the value is not tried.
     pub(super) instead: &'static str,
-    /// Why it is so.
+    /// The reason.
     pub(super) why: &'static str,
 }
 
-/// A number, a string or a list, by the name that the standard gives it, and wrong ones.
+/// A number, a string or a list, by its name in the standard, with right and wrong values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Number {
     function: &'static str,
@@ -52,11 +53,11 @@ pub(super) const UNCALLED: &[Exception] = &[
     not("Pcontrol", "", "", "", "every level is right, and what follows has no kind"),
 ];
 
-/// Functions that are called wrongly only.
+/// Functions that are called only with wrong arguments.
 pub(super) const ALONE: &[Exception] =
     &[not("Abi_set_fortran_*", "", "", "", "whoever is first sets it once, as MPICH does itself")];
 
-/// Arguments that cannot be wrong.
+/// Arguments for which every value is right.
 pub(super) const ANY: &[Exception] = &[
     not("", "reorder", "", "", "every number is a truth value"),
     not("", "commute", "", "", "every number is a truth value"),
@@ -72,7 +73,8 @@ pub(super) const ANY: &[Exception] = &[
     not("Status_set_error", "error", "", "", "a status holds what a program puts there"),
 ];
 
-/// Wrong values that have another class than their kind, or that a function accepts.
+/// Wrong values with an error class that differs from that of their kind, or that a function
+/// accepts.
 pub(super) const INSTEAD: &[Exception] = &[
     not("Free_mem", "base", "null", "ERR_BASE", "the standard has a class for it"),
     not("Scatter*", "recvbuf", "in place", "SUCCESS", "the root's own part is there"),
@@ -108,12 +110,12 @@ const ARG: &str = "ERR_ARG";
 const NEGATIVE: &[(&str, &str)] = &[("-1", ARG)];
 const NO_RANK: &[(&str, &str)] = &[("99", "ERR_RANK"), ("-77", "ERR_RANK")];
 const KEY: &[(&str, &str)] = &[("\"\"", "ERR_INFO_KEY")];
-/// A leader's rank in the other group is of another job's size.
+/// A leader's rank in the other group: that group may have any size.
 const NO_LEADER: &[(&str, &str)] = &[("99", "ERR_RANK"), ("-77", "ERR_RANK")];
 
-/// Right and wrong values by name. The first line that fits counts.
+/// Right and wrong values by name. The first matching line counts.
 pub(super) const NUMBERS: &[Number] = &[
-    // Of functions.
+    // For single functions.
     number("Alloc_mem", "size", "64", NEGATIVE),
     number("Info_get_nthkey", "n", "0", &[("-1", ARG), ("99", ARG)]),
     number("Session_get_nth_pset", "n", "0", &[("-1", ARG), ("99", ARG)]),
@@ -190,7 +192,7 @@ pub(super) const NUMBERS: &[Number] = &[
     number("", "split_type", "MPI_COMM_TYPE_SHARED", &[("-77", ARG)]),
 ];
 
-/// What a program does around a call so that it can succeed.
+/// Code before and after a call that lets it succeed.
 const AROUND: &[(&str, &str, &str)] = &[
     ("Buffer_attach", "", "MPI_Buffer_detach(&pointer, (int[]){0});"),
     ("Buffer_detach", "MPI_Buffer_attach(room, sizeof room);", ""),
@@ -207,7 +209,7 @@ const AROUND: &[(&str, &str, &str)] = &[
     ("Add_error_string", "", "MPI_Remove_error_string(added.code);"),
 ];
 
-/// What a program does before and after a call.
+/// The code before and after a call.
 pub(super) fn around(function: &Function) -> (String, String) {
     let row = AROUND.iter().find(|(name, ..)| fits(name, function.name));
     let guarded = |act: &str| format!("if (is_running) {{ {act} }} ");
@@ -217,8 +219,8 @@ pub(super) fn around(function: &Function) -> (String, String) {
     })
 }
 
-/// Whether no value of an argument is wrong: memory that is not followed or may be null, values of
-/// the program's own, and numbers by the list.
+/// Whether every value of an argument is right: memory that is not dereferenced or may be null,
+/// values that only the program interprets, and numbers in the list.
 pub(super) fn is_any(function: &Function, argument: &Argument) -> bool {
     match argument.kind {
         Kind::State | Kind::Location | Kind::StatusOut | Kind::StatusesOut => true,
@@ -250,7 +252,7 @@ impl Number {
     }
 }
 
-/// The first line of a list that is about this.
+/// The first line of a list that matches.
 pub(super) fn first(
     list: &'static [Exception],
     function: &Function,
@@ -260,7 +262,7 @@ pub(super) fn first(
     list.iter().find(|row| row.matches(function, argument) && fits(row.how, how))
 }
 
-/// Lines of the lists that nothing is as they say.
+/// Lines of the lists that match nothing.
 #[cfg(test)]
 pub(super) fn unused(table: &[Function]) -> Vec<String> {
     let built: Vec<&Function> = table.iter().filter(|it| it.is_built).collect();

@@ -1,11 +1,12 @@
-//! A program in C that calls every function wrongly, an argument at a time.
+//! Generates a program in C that calls every function wrongly, with one wrong argument at a time.
 //!
-//! All comes from the kinds of the arguments: a right value of each, and the wrong ones with the
-//! class of error that the standard gives them ([`values`]). A function is called first with right
-//! values alone, which must succeed: only then does it say anything that one wrong value among them
-//! is refused. What kinds cannot know stands in lists ([`lists`]), a reason each.
+//! The kinds of the arguments determine everything: a right value of each, and the wrong values
+//! with the standard's error class for them ([`values`]). Each function is first called with right
+//! values only, which must succeed. Only then does the refusal of one wrong value among them prove
+//! anything. Lists state the exceptions, with a reason each ([`lists`]).
 //!
-//! `tests/mpi/wrong.h` is the other half: what the values name, and the loop over the trials.
+//! `tests/mpi/wrong.h` is the other half: the objects that the values name, and the loop over the
+//! trials.
 
 mod lists;
 mod values;
@@ -15,14 +16,14 @@ use std::fmt::Write as _;
 use crate::{Argument, Function, Kind};
 use lists::{ALONE, INSTEAD, UNCALLED, first};
 
-/// One value of one argument that is wrong.
+/// One wrong value of one argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
-    /// In which way.
+    /// The way in which it is wrong.
     how: &'static str,
     /// The value in C.
     value: String,
-    /// The class of error, without `MPI_`.
+    /// The error class, without `MPI_`.
     class: &'static str,
 }
 
@@ -39,7 +40,7 @@ impl Form<'_> {
     }
 }
 
-/// The program's trials, to be compiled behind `tests/mpi/wrong.h`.
+/// The trials of the program, to be compiled after `tests/mpi/wrong.h`.
 pub fn wrong_calls(table: &[Function]) -> String {
     let mut trials = Trials::default();
     let called = table.iter().filter(|it| it.is_built && it.returns.is_none());
@@ -54,7 +55,7 @@ pub fn wrong_calls(table: &[Function]) -> String {
     format!("{calls}\nconst struct trial trials[] = {{\n{rows}{{0, 0, 0, 0, 0}}}};\n")
 }
 
-/// What is written: functions that make one call each, and a table of them.
+/// The generated text: functions that make one call each, and a table of them.
 #[derive(Default)]
 struct Trials {
     calls: String,
@@ -63,7 +64,7 @@ struct Trials {
 }
 
 impl Trials {
-    /// All trials of a function: the right call first.
+    /// Adds all trials of a function: the right call first.
     fn add_all(&mut self, form: Form<'_>) {
         let alone = first(ALONE, form.function, "", "");
         let class = if alone.is_some() { "NOT_RUN" } else { "MPI_SUCCESS" };
@@ -102,8 +103,7 @@ impl Trials {
     }
 }
 
-/// Whether a function is given memory that messages are sent from or received into, so that its
-/// types must be committed.
+/// Whether a function sends from memory or receives into it, so that its types must be committed.
 fn communicates(function: &Function) -> bool {
     let is_buffer =
         |it: &Argument| matches!(it.kind, Kind::BufferIn | Kind::BufferOut | Kind::BufferInOut);

@@ -1,18 +1,18 @@
-//! A right value of every kind of argument, in C, and wrong ones.
+//! A right value in C for every kind of argument, and wrong ones.
 
 use super::lists::{NUMBERS, Number, is_any};
 use super::{Form, Wrong, communicates};
 use crate::kind::Object;
 use crate::{Argument, Kind};
 
-/// Ways in which a handle is wrong.
+/// The ways in which a handle can be wrong.
 const HOW: [&str; 4] = ["null", "freed", "of another kind", "invented"];
 
-/// Elements of the arrays that are written.
+/// Elements of the arrays for output.
 const ROOM: usize = 64;
 
-/// A value that a call succeeds with, if `completes`; else one that is right as it stands, by which
-/// the call might wait for a message.
+/// A right value with which a call succeeds, if `completes`; else a right value with which the call
+/// may wait for a message.
 pub(super) fn right(form: Form<'_>, argument: &Argument, completes: bool) -> String {
     let function = form.function;
     if let Some(row) = number(form, argument) {
@@ -58,7 +58,7 @@ pub(super) fn right(form: Form<'_>, argument: &Argument, completes: bool) -> Str
     }
 }
 
-/// Values that are wrong for an argument, each in one way.
+/// Wrong values of an argument, each wrong in one way.
 pub(super) fn wrong(form: Form<'_>, argument: &Argument) -> Vec<Wrong> {
     if is_any(form.function, argument) {
         return Vec::new();
@@ -70,7 +70,7 @@ pub(super) fn wrong(form: Form<'_>, argument: &Argument) -> Vec<Wrong> {
     wrong
 }
 
-/// What the list says of an argument by its name: of what is read.
+/// The entry of the list for an argument that is read.
 fn number(form: Form<'_>, argument: &Argument) -> Option<&'static Number> {
     let is_written = match argument.kind {
         Kind::IntOut | Kind::FlagOut | Kind::RankOut | Kind::CodeOut | Kind::CountOut => true,
@@ -177,7 +177,7 @@ fn handle(form: Form<'_>, argument: &Argument, object: Object) -> String {
     .to_owned()
 }
 
-/// Handles that name nothing of a kind, as `place` gives them.
+/// Handles that name no object of a kind. `place` converts each to the argument's form.
 fn handles(
     form: Form<'_>,
     object: Object,
@@ -203,7 +203,7 @@ fn handles(
     wrong
 }
 
-/// A handle of the standard's own, which no program may free.
+/// A predefined handle, which no program may free.
 fn predefined(object: Object) -> Option<Wrong> {
     let name = match object {
         Object::Comm => "MPI_COMM_WORLD",
@@ -238,7 +238,7 @@ fn keyvals(form: Form<'_>, place: impl Fn(String) -> String) -> Vec<Wrong> {
     values.into_iter().map(wrong).collect()
 }
 
-/// What has the attributes that a function is about.
+/// The kind of object whose attributes a function uses.
 fn owner(form: Form<'_>) -> &'static str {
     match form.function.name {
         name if name.starts_with("Type_") => "type",
@@ -247,7 +247,7 @@ fn owner(form: Form<'_>) -> &'static str {
     }
 }
 
-/// A value as it is, or those of a list as an array of the form's type.
+/// A single value unchanged, or a list of values as an array of the form's type.
 fn array(form: Form<'_>, argument: &Argument, values: &str) -> String {
     let in_c = argument.kind.in_c(form.large);
     let is_name = |it: char| it.is_alphabetic() || ['(', '*', '"'].contains(&it);
@@ -261,7 +261,7 @@ fn array(form: Form<'_>, argument: &Argument, values: &str) -> String {
     format!("({}[{ROOM}]){{{values}}}", pointee(&in_c))
 }
 
-/// What a pointer of this type points to.
+/// The type to which a pointer points.
 fn pointee(pointer: &str) -> &str {
     pointer.trim_start_matches("const ").trim_end_matches('*').trim()
 }
