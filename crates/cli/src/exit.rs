@@ -1,4 +1,4 @@
-//! How commands end: exit codes, messages of one line, and the way to standard output and error.
+//! How commands end: exit codes, messages of one line, and output to standard output and error.
 //!
 //! All output goes through [`print()`], [`say`] and [`say_as_it_is`]. The macros of the standard
 //! library panic when the reader has gone, and a panic has another exit code.
@@ -9,7 +9,7 @@
 //! | 1 | the machine refused: no memory, no more processes, output that cannot be written |
 //! | 2 | the command line is invalid |
 //! | 141 | the reader of standard output closed it first (`hikyaku machine show ... | head -1`) |
-//! | other | what the command itself says, such as the code of a failing rank |
+//! | other | the command's own, such as the code of a failing rank |
 
 use std::{
     fmt::Display,
@@ -23,15 +23,15 @@ use thiserror::Error;
 /// The command line is invalid.
 pub(crate) const USAGE: u8 = 2;
 
-/// The exit code that a shell gives a program that SIGPIPE ended.
+/// The exit code that a shell reports for a program ended by SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
-/// Writes one line to standard error, with the name of the program before it.
+/// Writes one line to standard error, preceded by the program's name.
 pub(crate) fn say(line: impl Display) {
     say_as_it_is(format_args!("hikyaku: {line}\n"));
 }
 
-/// Writes a text to standard error unchanged. A failure is ignored: there is nowhere to report it.
+/// Writes a text to standard error unchanged. A failure is ignored: it cannot be reported anywhere.
 pub(crate) fn say_as_it_is(text: impl Display) {
     let _ = write!(io::stderr(), "{text}");
 }
@@ -63,7 +63,7 @@ impl PrintError {
     }
 }
 
-/// Ends after a parse error: with help if it was asked for, else with one line that says why.
+/// Ends after a parse error: prints help if it was asked for, else one line with the error.
 pub(crate) fn of_command_line(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
@@ -82,7 +82,7 @@ pub(crate) fn of_command_line(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// One line of the parser's paragraphs: what is wrong, and hints. Usage is left to `--help`.
+/// Joins the parser's paragraphs to one line: the error, and hints. Usage is left to `--help`.
 fn one_line(message: &str) -> String {
     let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut paragraphs = message.split("\n\n").map(words);

@@ -1,4 +1,4 @@
-//! `hikyaku fabric`: which networks libfabric offers here, which would be used, how fast it is.
+//! `hikyaku fabric`: the networks that libfabric offers here, the one that jobs use, and its speed.
 
 use std::env;
 use std::io;
@@ -59,10 +59,10 @@ struct Test {
     wait: u32,
 }
 
-/// Why networks cannot be shown or measured.
+/// The reason why networks cannot be shown or measured.
 #[derive(Debug, thiserror::Error)]
 enum FabricFailure {
-    /// libfabric failed, or is not there.
+    /// libfabric failed, or is not installed.
     #[error(transparent)]
     Fabric(#[from] Error),
     /// Standard output cannot be written.
@@ -71,7 +71,7 @@ enum FabricFailure {
     /// The two sides could not connect to each other.
     #[error("{what}: {error}")]
     Meeting { what: String, error: io::Error },
-    /// The second process of a test on one host failed, and has said why.
+    /// The second process of a test on one host failed, and has reported why.
     #[error("the other process of the test has failed")]
     Child,
 }
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &FabricArguments) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(FabricFailure::Print(error)) => error.end(),
-        // It has said why.
+        // It has reported why.
         Err(FabricFailure::Child) => ExitCode::FAILURE,
         Err(error @ FabricFailure::Fabric(Error::Invalid(_))) => {
             say(format_args!("fabric: {error}"));
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &FabricArguments) -> ExitCode {
     }
 }
 
-/// What the environment asks for.
+/// The request in the environment.
 fn request() -> Result<ProviderRequest, Error> {
     match env::var_os(VARIABLE) {
         Some(value) => ProviderRequest::parse(&value.to_string_lossy()),
@@ -106,7 +106,7 @@ fn request() -> Result<ProviderRequest, Error> {
     }
 }
 
-/// Prints the offers, and what the one that would be used does on trial.
+/// Prints the offers, and the result of a trial of the one that would be used.
 fn list() -> Result<(), FabricFailure> {
     let request = request()?;
     let survey = Survey::take()?;
@@ -123,7 +123,7 @@ fn list() -> Result<(), FabricFailure> {
     Ok(print(text)?)
 }
 
-/// All offers, one line for those of a provider that share a verdict.
+/// All offers; those of a provider that share a verdict are one line.
 fn table(survey: &Survey, choice: &Choice) -> Table {
     let head = ["provider", "kind", "domain", "address", "progress", "verdict"];
     let mut rows: Vec<[String; 6]> = Vec::new();
@@ -150,7 +150,7 @@ fn table(survey: &Survey, choice: &Choice) -> Table {
     table
 }
 
-/// Opens an offer, and says which of its claims hold.
+/// Opens an offer, and reports which of its claims are true.
 fn on_trial(survey: &Survey, offer: usize) -> Result<String, Error> {
     let endpoint = Endpoint::open(survey, offer, 1, 1 << 14)?;
     let sleeps = match endpoint.has_descriptor() {
@@ -188,7 +188,7 @@ fn try_out(test: &Test) -> Result<(), FabricFailure> {
     on_one_host(&survey, &request)
 }
 
-/// Starts this program again as the side that measures and prints, and answers it.
+/// Starts this program again as the side that measures and prints, and serves that side.
 fn on_one_host(survey: &Survey, request: &ProviderRequest) -> Result<(), FabricFailure> {
     let listener = listen((IpAddr::from(Ipv4Addr::LOCALHOST), 0).into())?;
     let meeting =
@@ -203,7 +203,7 @@ fn on_one_host(survey: &Survey, request: &ProviderRequest) -> Result<(), FabricF
         .and_then(|mut stream| Ok(measure::serve(survey, request, &mut stream)?));
     let Some(mut child) = child else { return served };
     if served.is_err() {
-        // The child knows better, if it has failed; else it waits for this side.
+        // If the child has failed, it reports a better reason; else it waits for this side.
         let _ = wait_until(&mut child, Instant::now() + 10 * GLANCE);
         let _ = child.kill();
     }
@@ -229,7 +229,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, FabricFailure> {
     })
 }
 
-/// Waits for a peer to connect, as long as the child that is to connect lives.
+/// Waits for a peer to connect. Gives up if the child that should connect ends.
 fn accept(
     listener: &TcpListener,
     at_most: Duration,
@@ -265,7 +265,7 @@ fn connect(host: &str) -> Result<TcpStream, FabricFailure> {
     Err(meeting(last))
 }
 
-/// The figures as text.
+/// Formats the figures.
 fn tell(survey: &Survey, figures: &FabricFigures) -> String {
     let FabricFigures { offer, reason, latency, written, read } = figures;
     let (major, minor) = survey.version();

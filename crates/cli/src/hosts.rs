@@ -1,4 +1,5 @@
-//! The hosts of a job, as words of `hikyaku run`, and the command that is a host's part.
+//! The options of `hikyaku run` that name the hosts of a job, and the command that runs a host's
+//! part.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,10 +17,10 @@ use crate::input::{self, BY_HAND};
 use crate::mpiexec::split;
 use crate::run::seconds;
 
-/// Names the command that reaches a host, as `--launcher-exec` does.
+/// Names the command that reaches a host, like `--launcher-exec`.
 const LAUNCHER_EXEC: &str = "HIKYAKU_LAUNCHER_EXEC";
 
-/// What Slurm says of an allocation: its nodes, and how many tasks or CPUs each has.
+/// Slurm's variables about an allocation: its nodes, and the number of tasks or CPUs on each.
 const NODES: &str = "SLURM_JOB_NODELIST";
 const EACH: [&str; 2] = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
 
@@ -60,7 +61,7 @@ pub(crate) struct HostsArguments {
     pub(crate) daemon_network: Option<DaemonNetwork>,
 }
 
-/// Why hosts cannot be used.
+/// The reason why hosts cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum WrongHosts {
     #[error(transparent)]
@@ -72,8 +73,8 @@ pub(crate) enum WrongHosts {
 }
 
 impl HostsArguments {
-    /// The hosts and their ranks; none if no host was named. Without a number of ranks either, an
-    /// allocation of Slurm names them.
+    /// The hosts and their ranks; `None` if no host was named. If no number of ranks was given
+    /// either, the hosts of a Slurm allocation are used.
     pub(crate) fn places(&self, ranks: Option<u32>) -> Result<Option<OnHosts>, WrongHosts> {
         let entries = match (&self.hosts, &self.hostfile) {
             (Some(list), _) => HostEntry::list(list)?,
@@ -93,7 +94,7 @@ impl HostsArguments {
         Ok(Some(self.on(assign(&entries, ranks, None)?)))
     }
 
-    /// These hosts, reached as was said.
+    /// These hosts, with the options on how to reach them.
     pub(crate) fn on(&self, places: Vec<(String, u32)>) -> OnHosts {
         let mut hosts = OnHosts::new(places);
         let agent = self.launcher_exec.clone().or_else(|| env::var(LAUNCHER_EXEC).ok());

@@ -1,6 +1,6 @@
-//! Files that a command line names. They are read up to a limit: a wrong name may be that of a
-//! device without end, and what has no end would take the machine's memory. A named pipe that
-//! nobody writes to is empty and not waited for.
+//! Reads files that a command line names, up to a limit: a wrong name may be that of an endless
+//! device, whose contents would fill the machine's memory. A named pipe without a writer counts as
+//! empty, and is not waited for.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
@@ -9,16 +9,16 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// What people write: machines, hosts, options.
+/// The limit for files that people write: machines, hosts, options.
 pub(crate) const BY_HAND: u64 = 1 << 20;
 
-/// What programs write: traces and plans, some 30 bytes for each pair of ranks.
+/// The limit for files that programs write: traces and plans, some 30 bytes for each pair of ranks.
 pub(crate) const BY_PROGRAM: u64 = 1 << 30;
 
-/// The text of a file of at most so many bytes.
+/// Reads a text file of at most `most` bytes.
 ///
 /// # Errors
-/// It cannot be read, is no text, or is longer.
+/// It cannot be read, is not text, or is longer.
 pub(crate) fn read(file: &Path, most: u64) -> io::Result<String> {
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(at_once).open(file)?;

@@ -1,10 +1,10 @@
 //! The command line as a library: `hikyaku run` starts jobs, `hikyaku plan` plans their landing
 //! rings from a trace, `hikyaku bench` measures, `hikyaku machine` shows simulated machines,
-//! `hikyaku reproduce` runs the papers' experiments on them, `hikyaku simulate` programs, `hikyaku
-//! fabric` shows and measures networks, `hikyaku mpi-coverage` says what there is of MPI. By the
-//! name `mpiexec` or `mpirun` it takes those programs' words.
+//! `hikyaku reproduce` runs the papers' experiments on them, `hikyaku simulate` runs programs on
+//! them, `hikyaku fabric` shows and measures networks, `hikyaku mpi-coverage` lists the implemented
+//! functions of MPI. Under the name `mpiexec` or `mpirun` it takes those programs' options.
 //!
-//! A command's options and output are in its module, its work is in the libraries. Exit codes and
+//! The module of a command has its options and output; the libraries do its work. Exit codes and
 //! the form of messages are in `exit`, the same for all commands.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -56,14 +56,14 @@ enum CliCommand {
     MpiCoverage(mpi::MpiArguments),
 }
 
-/// With less stack than this (`ulimit -s`) the main thread starts another one for the work.
+/// With less stack than this (`ulimit -s`) the main thread starts another thread for the work.
 const ENOUGH_STACK: u64 = 1 << 20;
 
 /// The stack of that thread.
 const STACK: usize = 4 << 20;
 
-/// Runs the command that these words name, and returns the exit code of the process. The first word
-/// is the program's own name. The binary `hikyaku` is this call.
+/// Runs the command on this command line, and returns the exit code of the process. The first word
+/// is the program's own name. The binary `hikyaku` only calls this function.
 pub fn run_command(words: Vec<OsString>) -> ExitCode {
     if stack_limit().is_none_or(|limit| limit >= ENOUGH_STACK) {
         return work(&words);
@@ -74,24 +74,24 @@ pub fn run_command(words: Vec<OsString>) -> ExitCode {
     };
     match worker {
         Ok(worker) => worker.join().unwrap_or(ExitCode::from(PANICKED)),
-        // The machine refuses a thread. Try on the stack that there is.
+        // The machine refuses a thread. Try with the existing stack.
         Err(_) => work(&words),
     }
 }
 
-/// The limit on the main thread's stack; `None`: there is none, or it is unknown. It is read from
-/// a file, because the safe form of the system call panics where a filter refuses it.
+/// The limit on the main thread's stack; `None` if there is none, or it is unknown. It is read from
+/// a file, because the safe form of the system call panics if a filter refuses it.
 fn stack_limit() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Exit code of a program whose main thread has panicked.
+/// The exit code of a program whose main thread has panicked.
 const PANICKED: u8 = 101;
 
 fn work(words: &[OsString]) -> ExitCode {
-    // By that name, or with it as the first word: a wheel has no links.
+    // The name may be the program's or the first argument: a wheel has no links.
     if let Some(at) = words.iter().take(2).position(|word| mpiexec::is_name(word)) {
         return mpiexec::run(&words[at + 1..]);
     }

@@ -43,15 +43,15 @@ struct Show {
     svg: Option<PathBuf>,
 }
 
-/// Why a machine cannot be loaded.
+/// The reason why a machine cannot be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum MachineLoadError {
     /// The file cannot be read, and no built-in machine has that name.
     #[error("cannot read the machine file {}: {error}; {}", file.display(), built_in())]
     Read {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// The description is invalid.
@@ -65,7 +65,7 @@ fn built_in() -> String {
     format!("the built-in machines are {}", names.join(", "))
 }
 
-/// Why a machine cannot be shown.
+/// The reason why a machine cannot be shown.
 #[derive(Debug, Error)]
 enum ShowError {
     /// It cannot be loaded.
@@ -77,9 +77,9 @@ enum ShowError {
     /// The drawing cannot be written.
     #[error("cannot write the drawing {}: {error}", file.display())]
     Write {
-        /// Where.
+        /// The file of the drawing.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
 }
@@ -115,7 +115,7 @@ fn tell(show: &Show) -> Result<(), ShowError> {
     Ok(printed?)
 }
 
-/// Reads a machine from a file, or takes a built-in one by its name.
+/// Reads a machine from a file, or finds a built-in one by its name.
 pub(crate) fn load(file: &Path) -> Result<Machine, MachineLoadError> {
     let name = file.display().to_string();
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {

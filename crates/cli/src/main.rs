@@ -1,4 +1,4 @@
-//! The program `hikyaku`: the command line of the library beside it.
+//! The program `hikyaku`: the command line of the library in this crate.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `hikyaku mpi-coverage`: which functions of MPI there are.
+//! `hikyaku mpi-coverage`: the implemented functions of MPI.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub(crate) struct MpiArguments {
     missing: bool,
 }
 
-/// Prints it.
+/// Prints the coverage or the missing names.
 pub(crate) fn print_coverage(arguments: &MpiArguments) -> ExitCode {
     let coverage = match table() {
         Ok(table) => Coverage::of(&table),

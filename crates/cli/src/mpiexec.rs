@@ -1,8 +1,8 @@
-//! `mpiexec` and `mpirun`: the words that MPI's launchers take (MPI 5.0 §11.5) as a [`Launch`].
+//! `mpiexec` and `mpirun`: the options of MPI's launchers (MPI 5.0 §11.5) as a [`Launch`].
 //!
-//! It is `hikyaku run` by another name: the program under one of those names, a symbolic link to
-//! it, or `hikyaku mpiexec`. Hosts that are all this machine are as none: there is any number of
-//! ranks on it.
+//! It is `hikyaku run` under another name: the program under one of those names, a symbolic link to
+//! it, or `hikyaku mpiexec`. If all named hosts are this machine, they are ignored, and their
+//! limits on ranks too.
 
 use std::ffi::{OsStr, OsString};
 use std::mem;
@@ -48,7 +48,7 @@ Usage: mpiexec [OPTIONS] [-n N] PROGRAM [ARGUMENTS]... [: [-n N] PROGRAM [ARGUME
 `hikyaku run --help` says how input, output and the end of a job go.
 ";
 
-/// Why there is no job.
+/// The reason why there is no job.
 #[derive(Debug, Error, PartialEq, Eq)]
 enum MpiexecError {
     #[error("there is no option `{0}` (see mpiexec --help)")]
@@ -71,13 +71,13 @@ enum MpiexecError {
     Nested(String),
 }
 
-/// Whether the program was started as one of MPI's launchers.
+/// Whether this is the name of one of MPI's launchers.
 pub(crate) fn is_name(name: &OsStr) -> bool {
     let name = Path::new(name).file_name().and_then(OsStr::to_str);
     matches!(name, Some("mpiexec" | "mpirun" | "mpiexec.hydra"))
 }
 
-/// Runs the job and ends as it did.
+/// Runs the job and ends with its exit code.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
     let said = match words.first().and_then(|word| word.to_str()) {
         None | Some("-h" | "-help" | "--help") => Some(HELP.trim_end().to_owned()),
@@ -101,10 +101,10 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// The variables that ranks see of the launcher's.
+/// Which of the launcher's environment variables the ranks inherit.
 #[derive(Debug, Clone, Default)]
 enum Seen {
-    /// As all programs do.
+    /// The setting of all programs.
     #[default]
     Default,
     All,
@@ -112,10 +112,10 @@ enum Seen {
 }
 
 impl Seen {
-    /// Of a word such as `all`, `none`, or a list.
+    /// Parses a word such as `all`, `none`, or a list.
     fn only(list: &str) -> Seen {
         let names = list.split(',').filter(|name| !name.is_empty());
-        // Without it the program itself would not be found.
+        // Without PATH the program itself would not be found.
         Seen::Only(names.chain(["PATH"]).map(str::to_owned).collect())
     }
 }
@@ -126,19 +126,19 @@ impl From<HostsError> for MpiexecError {
     }
 }
 
-/// What was said so far.
+/// The options parsed so far.
 struct Parser<'a> {
     this_machine: &'a str,
-    /// Of all programs, and how hosts are reached.
+    /// The hosts of all programs, and how they are reached.
     hosts: Vec<HostEntry>,
     reached: hosts::HostsArguments,
     per_host: Option<u32>,
     bind: Bind,
     label: bool,
-    /// Of all programs.
+    /// The setting of all programs.
     seen: Seen,
     variables: Vec<(String, String)>,
-    /// Of the next program.
+    /// The settings of the next program.
     own_seen: Seen,
     own_hosts: Vec<HostEntry>,
     next: Program,
@@ -147,7 +147,7 @@ struct Parser<'a> {
     in_file: bool,
 }
 
-/// The words that are left.
+/// The remaining words.
 type Words<'a> = std::slice::Iter<'a, OsString>;
 
 impl<'a> Parser<'a> {
@@ -194,7 +194,7 @@ impl<'a> Parser<'a> {
         Ok(launch)
     }
 
-    /// The hosts of all ranks in order; none if all are this machine.
+    /// The hosts of all ranks in order; `None` if all are this machine.
     fn places(&self) -> Result<Option<Vec<(String, u32)>>, MpiexecError> {
         let is_this = |host: &HostEntry| {
             ["localhost", "127.0.0.1", "::1", self.this_machine].contains(&host.name.as_str())
@@ -203,7 +203,7 @@ impl<'a> Parser<'a> {
         if named.clone().all(is_this) {
             return Ok(None);
         }
-        // Programs that name no hosts of their own share those of all.
+        // Consecutive programs without hosts of their own share the common hosts.
         let mut parts: Vec<(&[HostEntry], u32)> = Vec::new();
         for (_, own, program) in &self.programs {
             match parts.last_mut() {
@@ -235,12 +235,13 @@ impl<'a> Parser<'a> {
         Ok(Some(places))
     }
 
-    /// Programs with their options, with `:` between.
+    /// Parses programs with their options, separated by `:`.
     fn line(&mut self, words: &[OsString]) -> Result<(), MpiexecError> {
         words.split(|word| word == ":").try_for_each(|words| self.program(words))
     }
 
-    /// Options, a program, its arguments. A file of programs has none.
+    /// Parses options, a program and its arguments. With a file of programs, the program is
+    /// missing.
     fn program(&mut self, words: &[OsString]) -> Result<(), MpiexecError> {
         let before = self.programs.len();
         let mut words = words.iter();
@@ -266,7 +267,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// An option without its first dash, and what follows it.
+    /// Parses an option without its first dash, and its values.
     fn option(&mut self, name: &str, words: &mut Words<'_>) -> Result<(), MpiexecError> {
         let name = name.strip_prefix('-').unwrap_or(name);
         let (name, mut given) = match name.split_once('=') {
@@ -327,7 +328,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A file of options and programs, a program a line.
+    /// Reads a file of options and programs, one program per line.
     fn file(&mut self, name: String) -> Result<(), MpiexecError> {
         if mem::replace(&mut self.in_file, true) {
             return Err(MpiexecError::Nested(name));
@@ -339,7 +340,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `-x NAME=VALUE` sets a variable, `-x NAME` lets one be seen.
+    /// `-x NAME=VALUE` sets a variable, `-x NAME` lets ranks inherit one.
     fn export(&mut self, text: &str) {
         match (text.split_once('='), &mut self.own_seen, &mut self.seen) {
             (Some((name, value)), ..) => {
@@ -353,7 +354,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The words of a line, in which `'` and `\"` hold blanks and `#` begins a remark.
+/// Splits a line into words. `'` and `\"` quote blanks, and `#` begins a comment.
 pub(crate) fn split(line: &str) -> Vec<OsString> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);
@@ -377,7 +378,7 @@ fn number(option: String, text: String) -> Result<u32, MpiexecError> {
     text.parse().map_err(|_| MpiexecError::Value(option, "a number of ranks", text))
 }
 
-/// What `-bind-to` takes. By the larger parts of a machine ranks have an equal share of its CPUs.
+/// The values of `-bind-to`. With a larger part of the machine, ranks get equal shares of its CPUs.
 const BINDS: &str = "core, hwthread, none, or a larger part, such as socket";
 
 fn bind(how: &str) -> Result<Bind, MpiexecError> {

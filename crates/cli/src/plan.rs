@@ -72,10 +72,10 @@ Examples:
       hikyaku plan solver-64.trace solver-16.trace solver-4.trace
 ";
 
-/// Numbers of ranks to which is extrapolated.
+/// Numbers of ranks for the extrapolation.
 const SIZES: [u64; 5] = [64, 1024, 4096, 16_384, 100_000];
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, Error)]
 enum PlanFailure {
     #[error(transparent)]
@@ -88,7 +88,7 @@ enum PlanFailure {
     Print(#[from] PrintError),
 }
 
-/// Why a trace or a plan cannot be loaded.
+/// The reason why a trace or a plan cannot be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum TraceLoadError {
     #[error("cannot read {}: {error}", file.display())]
@@ -139,13 +139,13 @@ fn plan(arguments: &PlanArguments) -> Result<(), PlanFailure> {
     Ok(())
 }
 
-/// What is planned from traces, the first of which is the one to be printed.
+/// The plans for several traces; those for the first trace are printed.
 struct Plans<'t> {
     traces: &'t [TrafficTrace],
     ring: u64,
-    /// A ring for each source that used one.
+    /// Plans with a ring for each source that used one.
     partners: Vec<LandingPlan>,
-    /// As the budget says.
+    /// Plans within the budget.
     planned: Vec<LandingPlan>,
 }
 
@@ -157,7 +157,7 @@ impl Plans<'_> {
         Ok(Plans { traces, ring, partners: by(Budget::Partners)?, planned: by(budget)? })
     }
 
-    /// What was traced.
+    /// A description of the trace.
     fn heading(&self) -> String {
         let trace = &self.traces[0];
         let total = trace.total();
@@ -185,7 +185,7 @@ impl Plans<'_> {
         text
     }
 
-    /// What the rings take at the traced size.
+    /// The memory that rings take at the traced size.
     fn rings(&self) -> Table {
         let trace = &self.traces[0];
         let mut table = Table::new(
@@ -220,12 +220,12 @@ impl Plans<'_> {
         table
     }
 
-    /// Bytes of so many rings.
+    /// The memory of so many rings.
     fn memory_of(&self, rings: u64) -> Cell {
         Cell::number(rings as f64 * self.ring as f64, Unit::Bytes)
     }
 
-    /// How many rings the busiest rank has at other sizes.
+    /// The busiest rank's number of rings at other sizes.
     fn growth(&self, budget: Budget) -> String {
         let private = |plans: &[LandingPlan]| {
             let count = |plan: &LandingPlan| (plan.ranks(), plan.most_rings() - 1);
@@ -261,7 +261,7 @@ impl Plans<'_> {
         table.to_text()
     }
 
-    /// The numbers of ranks of the traces, each once.
+    /// The different numbers of ranks of the traces.
     fn sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<u32> = self.traces.iter().map(TrafficTrace::ranks).collect();
         sizes.sort_unstable();
@@ -270,7 +270,7 @@ impl Plans<'_> {
     }
 }
 
-/// Reads percent as a part of 1.
+/// Parses a percentage as a fraction.
 fn percent(text: &str) -> Result<f64, &'static str> {
     let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| "not a number of percent")?;
     match (0.0..=100.0).contains(&percent) {

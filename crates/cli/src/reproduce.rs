@@ -53,10 +53,10 @@ Examples:
       hikyaku reproduce 004 --ranges --output /tmp/cp-pacs
 ";
 
-/// Some statement of a paper is not met.
+/// The exit code if a statement of a paper is not met.
 const NOT_MET: u8 = 3;
 
-/// Runs the experiments and writes what came out.
+/// Runs the experiments and writes the results.
 pub(crate) fn run(arguments: &ReproduceArguments) -> ExitCode {
     if arguments.list {
         let line = |item: &PaperItem| format!("{:20} {}", item.name, item.title);
@@ -108,7 +108,7 @@ fn tell(
     }
 }
 
-/// Lines of progress. If they cannot be printed the run goes on: the results are files.
+/// Prints lines of progress. If they cannot be printed the run continues: the results are files.
 #[derive(Default)]
 struct ProgressLines {
     failed: Option<PrintError>,
@@ -122,7 +122,7 @@ impl ProgressLines {
     }
 }
 
-/// Writes the page and the results. Files of experiments that did not run stay as they are; files
+/// Writes the page and the results. Files of experiments that did not run stay unchanged; files
 /// about all experiments are written only if all ran.
 fn write(report: &Report, output: &Path) -> io::Result<()> {
     let results = output.join("results");

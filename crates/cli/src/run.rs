@@ -1,4 +1,4 @@
-//! `hikyaku run`: the words of the command line as a [`Launch`], and its outcome as an exit code.
+//! `hikyaku run`: converts the command line to a [`Launch`], and its outcome to an exit code.
 
 use std::path::{Path, PathBuf};
 use std::{ffi::OsString, fs, io, process::ExitCode, time::Duration};
@@ -267,10 +267,10 @@ Examples:
       hikyaku run -n 2 -- ./filter < input.dat > output.dat
 ";
 
-/// The exit code of a command line that asks for what cannot be.
+/// The exit code of an invalid command line.
 pub(crate) const WRONG_USE: u8 = 2;
 
-/// Runs the job and ends as it did.
+/// Runs the job and ends with its exit code.
 pub(crate) fn run(arguments: RunArguments) -> ExitCode {
     let stats = arguments.stats;
     let launch = match launch(arguments) {
@@ -283,7 +283,8 @@ pub(crate) fn run(arguments: RunArguments) -> ExitCode {
     see_to_its_end(&launch, stats)
 }
 
-/// Runs a job; what is to be said of its end and, if asked for, of its messages, and its exit code.
+/// Runs a job, reports its end and, if asked for, the statistics of its messages. Returns its exit
+/// code.
 pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     match launch.run() {
         Ok(outcome) => {
@@ -292,7 +293,7 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
             if stats {
                 counted(&outcome.counts).lines().for_each(exit::say);
             }
-            // Codes of programs and signals fit into a byte; anything else must not become 0.
+            // Codes of programs and signals fit into a byte; any other code must not become 0.
             ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX))
         }
         Err(error) => {
@@ -302,8 +303,8 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     }
 }
 
-/// Which ways long messages have taken, how long payloads were stored, and which landing rings were
-/// given: lines.
+/// Lines on the ways that long messages have taken, on how long payloads were stored, and on the
+/// landing rings that were given.
 fn counted(counts: &[u64]) -> String {
     if counts.is_empty() {
         return "long messages are counted in jobs of one machine only".to_owned();
@@ -319,10 +320,10 @@ fn counted(counts: &[u64]) -> String {
     if moves == RingMoves::default() { lines } else { format!("{lines}\n{moves}") }
 }
 
-/// Why a command line is no job.
+/// The reason why a command line is not a job.
 #[derive(Debug, Error)]
 enum RunError {
-    /// An algorithm is chosen that so many ranks cannot do.
+    /// The chosen algorithm does not suit the number of ranks.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
     #[error(transparent)]
@@ -400,7 +401,7 @@ fn launch(arguments: RunArguments) -> Result<Launch, RunError> {
     Ok(launch)
 }
 
-/// Begins a trace to which the ranks append, wherever they go; what was in the file is gone.
+/// Begins a trace to which the ranks append from any folder. The file's old contents are lost.
 fn begin_trace(file: &Path, ranks: u32) -> io::Result<PathBuf> {
     fs::write(file, TrafficTrace::head(ranks))?;
     fs::canonicalize(file)
@@ -411,7 +412,7 @@ fn choice(text: &str) -> Result<String, UnknownChoice> {
     Choices::default().choose_written(text).map(|()| text.to_owned())
 }
 
-/// Reads a time in seconds.
+/// Parses a time in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     match Duration::try_from_secs_f64(seconds) {

@@ -1,9 +1,9 @@
 //! Collectives on the ranks of a simulated machine: the algorithms of `coll`, in virtual time.
 //!
-//! `coll` names no fabric and `sim` no collective, so the two meet here. [`SimulatedRank`] is a
-//! [`Group`](hikyaku_coll::Group) over a rank of a simulated job: over `u8` the messages carry
-//! their bytes and the answers are right; over `()` they carry lengths only, buffers take no
-//! memory, and an allreduce of 100,000 ranks fits into a laptop.
+//! `coll` does not depend on fabrics and `sim` not on collectives, so they are combined here.
+//! [`SimulatedRank`] is a [`Group`](hikyaku_coll::Group) over a rank of a simulated job. Over `u8`
+//! the messages carry their bytes and the answers are right. Over `()` they carry only lengths and
+//! buffers take no memory, so that an allreduce of 100,000 ranks fits into a laptop.
 //!
 //! ```
 //! use std::rc::Rc;

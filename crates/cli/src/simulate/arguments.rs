@@ -1,4 +1,4 @@
-//! The command line of `hikyaku simulate`, and the programs that come along, by name.
+//! The command line of `hikyaku simulate`, and the built-in programs by name.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -270,7 +270,7 @@ pub(crate) struct CollectiveArguments {
 }
 
 impl BuiltinProgram {
-    /// The collective that it is, if it is one.
+    /// The collective that the program runs, if it is one.
     pub(crate) fn collective(&self) -> Option<(Operation, &CollectiveArguments)> {
         let operation = match self {
             BuiltinProgram::Barrier(_) => Operation::Barrier,

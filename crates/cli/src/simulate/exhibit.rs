@@ -1,4 +1,4 @@
-//! Where what happened in a run is written: a trace for viewers, a page or a picture for people.
+//! Writes the records of a run: a trace for viewers, a page or a picture for people.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -11,17 +11,17 @@ use thiserror::Error;
 
 use super::story::{StoryLimits, tell};
 
-/// Records that a run keeps, 32 bytes each; what comes later is counted and said.
+/// Records that a run keeps, 32 bytes each. Later ones are counted and reported.
 const MOST_RECORDS: usize = 4 << 20;
 
-/// What to write of a run.
+/// The files to write about a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Exhibit {
     trace: Option<PathBuf>,
     timeline: Option<PathBuf>,
 }
 
-/// A file could not be written.
+/// A file that could not be written.
 #[derive(Debug, Error)]
 #[error("cannot write {}: {error}", file.display())]
 pub(crate) struct ExhibitError {
@@ -30,10 +30,10 @@ pub(crate) struct ExhibitError {
 }
 
 impl Exhibit {
-    /// Writes a trace, a timeline, both or nothing.
+    /// A trace, a timeline, both or nothing.
     ///
     /// # Errors
-    /// The name of a timeline that is neither a page nor a picture.
+    /// The name of the timeline is neither that of a page nor of a picture.
     pub(crate) fn new(
         trace: Option<PathBuf>,
         timeline: Option<PathBuf>,
@@ -44,10 +44,11 @@ impl Exhibit {
         }
     }
 
-    /// Creates what will be written, and the `other` files, unless they are there: whoever has
-    /// waited for a run is not to hear then that they cannot be.
+    /// Creates these files and the `other` files, unless they exist, so that a write error is not
+    /// reported only after a long run.
     ///
     /// # Errors
+    /// A file cannot be written.
     /// One cannot be written.
     pub(crate) fn begin<'f>(
         &'f self,
@@ -59,19 +60,19 @@ impl Exhibit {
         })
     }
 
-    /// How many records it needs, at most.
+    /// The number of records it needs, at most.
     pub(crate) fn records(&self) -> usize {
         if self.trace.is_some() || self.timeline.is_some() { MOST_RECORDS } else { 0 }
     }
 
-    /// Has a simulation keep what is needed; before anything is set up in it.
+    /// Lets a simulation keep the needed records. To be called before anything is set up in it.
     pub(crate) fn prepare(&self, sim: &Sim) {
         if self.records() > 0 {
             sim.trace().records_on(self.records());
         }
     }
 
-    /// Writes what is asked for. `links` is the shape of the network whose links were traced,
+    /// Writes the requested files. `links` is the shape of the network whose links were traced,
     /// `page` makes the page around a timeline.
     ///
     /// # Errors
@@ -107,20 +108,20 @@ fn write(file: &Path, text: &str) -> Result<(), ExhibitError> {
     fs::write(file, text).map_err(|error| ExhibitError { file: file.to_owned(), error })
 }
 
-/// What a page says of a run beside its timeline.
+/// The contents of a page about a run beside its timeline.
 pub(crate) struct RunFacts<'r> {
     pub(crate) title: &'r str,
-    /// Virtual time at its end, seconds.
+    /// Virtual time at the end of the run, seconds.
     pub(crate) end: f64,
     pub(crate) messages: u64,
-    /// Parts of all ranks' time: computing, in calls, waiting.
+    /// Fractions of all ranks' time: computing, in calls, waiting.
     pub(crate) shares: [f64; 3],
     pub(crate) summary: Table,
     pub(crate) by_rank: Table,
     pub(crate) notes: &'r [String],
 }
 
-/// The page: what it was, the timeline, links and ranks as tables.
+/// The page of a run: its description, the timeline, tables of links and ranks.
 pub(crate) fn page(run: &RunFacts<'_>, timeline: &Timeline) -> Page {
     let mut page = Page::new(run.title);
     let [computing, calling, waiting] = run.shares.map(|share| Unit::Fraction.format(share));

@@ -1,4 +1,4 @@
-//! `hikyaku simulate`: a program on a machine that is not there.
+//! `hikyaku simulate`: runs a program on a simulated machine.
 //!
 //! ```text
 //!   arguments ──► Setting: machine, ranks, payload, seed        one line on what is invalid
@@ -7,7 +7,7 @@
 //!                    │                            │ trace
 //!                    │                            └──► story.rs ──► exhibit.rs: page, SVG, JSON
 //!                    └── -- ./program     ──► processes.rs
-//!   start      what starting so many ranks takes ──► start.rs
+//!   start      the cost of starting so many ranks ──► start.rs
 //!   --sweep    every collective on every machine ──► sweep/
 //!   --what-if  a question of reproduce::what_if  ──► question.rs
 //! ```
@@ -43,10 +43,10 @@ use watch::{RunWatch, STEPS};
 use crate::exit::{USAGE, print, say};
 use crate::simulated::{SimulatedRank, chosen, estimates, message_costs};
 
-/// The program failed.
+/// The exit code of a failed program.
 const FAILED: u8 = 3;
 
-/// Simulates what the command line says.
+/// Runs the simulation of a command line.
 pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
     if let (Some(name), []) = (arguments.processes.first(), &arguments.command[..]) {
         return refuse(&SettingError::OfProcesses(name));
@@ -76,7 +76,7 @@ fn refuse(error: &SettingError) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Runs a built-in program and prints what came of it.
+/// Runs a built-in program and prints its outcome.
 fn run_built_in(setting: &Setting, program: &BuiltinProgram) -> ExitCode {
     if let Err(error) = setting.exhibit.begin(std::iter::empty()) {
         say(&error);
@@ -115,7 +115,7 @@ enum RunEnd {
     Failed(String),
 }
 
-/// Runs a program to its end, or as far as it gets.
+/// Runs a program to its end, or until it fails or is interrupted.
 fn simulate(
     setting: &Setting,
     program: &BuiltinProgram,
@@ -180,7 +180,7 @@ fn title(setting: &Setting, program: &BuiltinProgram) -> String {
     format!("{name}, {ranks} ranks on {} ({topology}), seed {seed}", machine.name)
 }
 
-/// Which algorithm the ranks of a collective choose, and why.
+/// The algorithm that the ranks of a collective choose, and the reason.
 fn choice(rank: &SimulatedRank<()>, program: &BuiltinProgram) -> Option<String> {
     let (operation, how) = program.collective()?;
     let by = chosen(rank, operation, how.size as usize);
@@ -211,7 +211,7 @@ fn notes(setting: &Setting) -> Vec<String> {
     notes
 }
 
-/// Bytes of memory that the process has now (Linux); 0 where that cannot be read.
+/// The process's current resident memory in bytes (Linux); 0 if it cannot be read.
 fn resident() -> u64 {
     let text = fs::read_to_string(Path::new("/proc/self/statm")).unwrap_or_default();
     let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());

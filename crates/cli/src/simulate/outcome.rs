@@ -1,21 +1,21 @@
-//! What a run gave, as text: the whole job, and its ranks.
+//! The outcome of a run as text: the whole job, and its ranks.
 
 use hikyaku_report::{Cell, Table, Unit};
 use hikyaku_sim::job::{Totals, Usage};
 
 use super::exhibit::{ExhibitError, RunFacts};
 
-/// Ranks that are listed one by one; of more, the extremes and the middle.
+/// Up to so many ranks are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct RunOutcome {
-    /// What ran on what, in one line.
+    /// Program and machine, in one line.
     pub(crate) title: String,
     /// Virtual time at the end of the last rank.
     pub(crate) end: hikyaku::Time,
-    /// When each rank ended and what it did.
+    /// Each rank's end, and its use of time.
     pub(crate) ranks: Vec<(hikyaku::Time, Usage)>,
     /// Messages and bytes.
     pub(crate) totals: Totals,
@@ -23,18 +23,18 @@ pub(crate) struct RunOutcome {
     pub(crate) events: u64,
     /// Wall time, seconds.
     pub(crate) seconds: f64,
-    /// What the process grew by, bytes.
+    /// Growth of the process's memory, bytes.
     pub(crate) grown: u64,
     /// Whether answers were checked.
     pub(crate) checked: bool,
-    /// Assumptions and shortcomings that a reader should know of.
+    /// Assumptions and limitations that a reader should know.
     pub(crate) notes: Vec<String>,
     /// Whether trace and timeline could be written.
     pub(crate) shown: Result<(), ExhibitError>,
 }
 
 impl Default for RunOutcome {
-    /// A run in which nothing happened.
+    /// The outcome of a run without events.
     fn default() -> RunOutcome {
         RunOutcome {
             title: String::new(),
@@ -62,7 +62,7 @@ impl RunOutcome {
         text
     }
 
-    /// What a page says of it.
+    /// The contents of a page about it.
     pub(super) fn facts(&self) -> RunFacts<'_> {
         RunFacts {
             title: &self.title,
@@ -75,7 +75,7 @@ impl RunOutcome {
         }
     }
 
-    /// Parts of all ranks' time: computing, in calls, waiting.
+    /// Fractions of all ranks' time: computing, in calls, waiting.
     pub(super) fn shares(&self) -> [f64; 3] {
         let sum = |of: &dyn Fn(&(hikyaku::Time, Usage)) -> hikyaku::Time| -> f64 {
             self.ranks.iter().map(|rank| of(rank).seconds()).sum()
@@ -88,7 +88,7 @@ impl RunOutcome {
         [computing, calling, waiting]
     }
 
-    /// The whole job in virtual time and of wall time.
+    /// The whole job in virtual time and in wall time.
     pub(super) fn summary(&self, caption: &str) -> Table {
         let mut table = Table::new(caption, ["", "in virtual time", "of wall time"]);
         let (end, seconds) = (self.end.seconds(), self.seconds);

@@ -1,7 +1,7 @@
 //! `hikyaku simulate … -- ./program`: real processes in virtual time.
 //!
-//! The programs' own output comes out as with `hikyaku run`; the report goes to standard error, or
-//! to a file, so that a program's output can be compared with that of a real run.
+//! The programs' own output appears as with `hikyaku run`. The report goes to standard error, or to
+//! a file, so that a program's output can be compared with that of a real run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,10 +23,10 @@ use super::exhibit::{self, ExhibitError, RunFacts};
 use crate::exit::{say, say_as_it_is};
 use crate::run::{WRONG_USE, WhenFull};
 
-/// Ranks that are listed one by one; of more, the extremes and the middle.
+/// Up to so many ranks are listed one by one; of more, the extremes and the middle.
 const LISTED: usize = 16;
 
-/// Records of a trace that are kept, at most: 40 bytes each.
+/// The maximum number of trace records that are kept: 40 bytes each.
 const MOST_RECORDS: usize = 50_000_000;
 
 /// What only processes have.
@@ -86,7 +86,7 @@ pub(crate) struct ProcessOptions {
 }
 
 impl ProcessOptions {
-    /// The first that was given, by its name.
+    /// The name of the first option that was given.
     pub(crate) fn first(&self) -> Option<&'static str> {
         let given = [
             (self.compute != Computing::default(), "--compute"),
@@ -153,7 +153,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
     }
 }
 
-/// Refuses an algorithm that the environment names and that nodes of this machine cannot do.
+/// Refuses an algorithm in the environment that the nodes of this machine cannot do.
 fn check_choices(
     machine: &Machine,
     is_one_node: bool,
@@ -162,7 +162,7 @@ fn check_choices(
     if machine.has_groups() || is_one_node {
         return Ok(());
     }
-    // Ranks of a machine without groups are to each other what ranks of several hosts are.
+    // Ranks of a machine without groups have the capabilities of ranks of several hosts.
     let choices = Choices::from_environment(value_of).unwrap_or_default();
     let barrier = choices.barrier.map(|by| (Operation::Barrier, by.name()));
     let broadcast = choices.broadcast.map(|by| (Operation::Broadcast, by.name()));
@@ -177,7 +177,7 @@ fn check_choices(
     })
 }
 
-/// Says what there is to say, and ends as the job did.
+/// Writes the report and files, and returns the job's exit code.
 fn finish(setting: &Setting, options: &ProcessOptions, report: &VirtualReport) -> ExitCode {
     let mut code = u8::try_from(report.outcome.code).unwrap_or(u8::MAX);
     let mut wrote = |path: &Path, written: io::Result<()>| {

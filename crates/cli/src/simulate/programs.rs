@@ -1,4 +1,4 @@
-//! What a rank of a built-in program runs, and what can be wrong with what was asked.
+//! The code of a rank in each built-in program, and the errors in the choice of a program.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
 
 use super::arguments::{BuiltinProgram, CollectiveArguments};
 
-/// The answer of one rank: nothing, or a line on what went wrong.
+/// The result of one rank: nothing, or a line on the error.
 pub(crate) type Answer = Result<(), String>;
 
 /// One rank's part of a program.
 pub(crate) type Body = Pin<Box<dyn Future<Output = Answer>>>;
 
-/// Makes each rank's part.
+/// Creates each rank's part.
 pub(crate) type Maker = Box<dyn Fn(Rank) -> Body>;
 
-/// What a program needs to know of its job.
+/// The facts about its job that a program needs.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramJob {
     pub(crate) ranks: u32,
@@ -30,14 +30,14 @@ pub(crate) struct ProgramJob {
     pub(crate) payload: Payload,
     /// The barrier in the machine's switches.
     pub(crate) sync: Option<Synchronisation>,
-    /// What messages cost between nodes of the machine.
+    /// The costs of messages between nodes of the machine.
     pub(crate) costs: Option<Arc<Costs>>,
 }
 
-/// The parts of a program.
+/// Creates the maker of a program's parts.
 ///
 /// # Errors
-/// There is no algorithm of the name that was given.
+/// There is no algorithm of the given name.
 pub(crate) fn maker(program: &BuiltinProgram, job: ProgramJob) -> Result<Maker, UnknownChoice> {
     Ok(match *program {
         BuiltinProgram::Pingpong { size: bytes, rounds } => {
@@ -90,7 +90,7 @@ fn collectives(
     if let Some(name) = &how.algorithm {
         choices.choose(operation, name)?;
         if choices.sessions != SessionChoices::default() {
-            // They are of what a program makes to start it again and again.
+            // These algorithms are only for persistent operations.
             return Err(UnknownChoice::Algorithm { operation, name: name.clone() });
         }
     }

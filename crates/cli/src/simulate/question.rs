@@ -1,4 +1,4 @@
-//! `hikyaku simulate --what-if`: a question, its answer in text, and a page with the plot.
+//! `hikyaku simulate --what-if`: a question, its answer as text, and a page with the plot.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use hikyaku_reproduce::what_if::{WHAT_IFS, WhatIf, WhatIfAnswer, what_if};
 
 use crate::exit::{USAGE, print, say};
 
-/// Answers the question of a name and writes `what-if-NAME.html` and its tables as CSV.
+/// Answers the question of this name, and writes `what-if-NAME.html` and its tables as CSV.
 pub(super) fn run(name: &str, output: &Path) -> ExitCode {
     let Some(question) = what_if(name) else {
         let names: Vec<&str> = WHAT_IFS.iter().map(|question| question.name).collect();
@@ -31,7 +31,7 @@ pub(super) fn run(name: &str, output: &Path) -> ExitCode {
     }
 }
 
-/// Writes the page and the tables, and gives what there is to read on a terminal.
+/// Writes the page and the tables, and returns the text for a terminal.
 fn write(question: &WhatIf, answer: &WhatIfAnswer, output: &Path) -> io::Result<String> {
     fs::create_dir_all(output)?;
     let mut page = Page::new(question.title);

@@ -1,4 +1,4 @@
-//! What to simulate, and on what, checked.
+//! The checked settings of a simulation: the job and the machine.
 
 use std::path::PathBuf;
 
@@ -12,24 +12,24 @@ use super::arguments::SimulateArguments;
 use super::exhibit::Exhibit;
 use crate::machine::{MachineLoadError, load};
 
-/// Interrupted, as shells count: 128 and the number of the signal.
+/// The exit code after an interrupt, as shells count: 128 and the number of the signal.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// The most ranks of a job; their tasks would fill some gigabytes.
+/// The maximum number of ranks of a job; their tasks would fill some gigabytes.
 pub(super) const MOST_RANKS: u32 = 1 << 20;
 
-/// Messages between ranks of a node: what a cache line and a copy take on a present-day host.
-/// Machine files say nothing of it, and the report names it where it is used.
+/// Costs of messages between ranks of a node: about those of a cache line and a copy on a
+/// present-day host. Machine files do not state them; the report names them when they are used.
 pub(super) const MEMORY_LATENCY: Time = Time::from_nanoseconds(200);
 const MEMORY_RATE: f64 = 10e9;
 
-/// Why a command line cannot be carried out; the user's mistake.
+/// The reason why a command line cannot be executed; the user's mistake.
 #[derive(Debug, Error)]
 pub(super) enum SettingError {
-    /// An option that the rest of the command line needs.
+    /// An option that the rest of the command line needs is missing.
     #[error("{0} is missing: see hikyaku simulate --help")]
     Missing(&'static str),
-    /// An option of processes, with what is none.
+    /// An option for processes was given without processes.
     #[error("{0} is for programs of processes: those after `--`")]
     OfProcesses(&'static str),
     /// An invalid number of ranks.
@@ -38,14 +38,14 @@ pub(super) enum SettingError {
     /// An invalid number of ranks to a node.
     #[error("no rank to a node: --ranks-per-node takes a number from 1 on")]
     NoneToANode,
-    /// Larger than shapes grow.
+    /// The machine's shape cannot grow to this number of nodes.
     #[error("{machine} cannot be made larger for {nodes} nodes: {why}")]
     Nodes {
         /// The machine.
         machine: String,
-        /// How many were asked for.
+        /// The number of nodes asked for.
         nodes: u32,
-        /// What stands against it.
+        /// The reason.
         why: String,
     },
     /// The ranks do not fit.
@@ -56,36 +56,36 @@ pub(super) enum SettingError {
     TooManyRanks {
         /// The machine.
         machine: String,
-        /// Ranks.
+        /// The number of ranks.
         ranks: u32,
-        /// Ranks to a node.
+        /// The number of ranks per node.
         per_node: u32,
-        /// Nodes that this takes.
+        /// The number of nodes needed.
         needed: u32,
-        /// Nodes that there are.
+        /// The machine's number of nodes.
         nodes: u32,
     },
-    /// The machine file.
+    /// The machine cannot be loaded.
     #[error(transparent)]
     Machine(#[from] MachineLoadError),
-    /// The algorithm.
+    /// The algorithm is invalid.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
-    /// A form of timeline that there is not.
+    /// The timeline's form is unknown.
     #[error("{0}: a timeline is a page (.html) or a picture (.svg)")]
     Form(PathBuf),
 }
 
-/// What to simulate a job on, checked.
+/// The checked settings of a simulation.
 #[derive(Debug)]
 pub(super) struct Setting {
-    /// The machine, enlarged if that was asked for.
+    /// The machine, enlarged if requested.
     pub(super) machine: Machine,
     /// The job, without the costs of its interface.
     pub(super) job: JobConfig,
-    /// What random numbers follow from.
+    /// The seed of all random numbers.
     pub(super) seed: u64,
-    /// What to write of what happened.
+    /// The files to write about the run.
     pub(super) exhibit: Exhibit,
 }
 

@@ -1,7 +1,7 @@
-//! `hikyaku simulate start`: what starting a large job takes, by the launcher's own steps.
+//! `hikyaku simulate start`: the cost of starting a large job, by the launcher's own steps.
 //!
-//! Nothing is run. `launch` knows the tree of daemons and what travels along it; the machine file
-//! says what its links cost, and the command line what processes do.
+//! Nothing is run. `launch` knows the tree of daemons and the frames along it; the machine file
+//! states the costs of its links, and the command line those of processes.
 
 use std::process::ExitCode;
 use std::time::Duration;

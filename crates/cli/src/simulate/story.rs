@@ -1,11 +1,12 @@
-//! From the records of a simulation to a timeline: who did what, which message went where.
+//! Converts the records of a simulation to a timeline: each rank's activities, and the messages.
 //!
-//! The reader knows the records only, not what made them, so runs of processes tell their story by
-//! it as runs of tasks do. Records come in the order of what caused them; within one rank, and
-//! between one pair of ranks in one direction, that is the order of time. So a message's arrival is
-//! the oldest one from that sender that has not arrived.
+//! The reader uses only the records and not their origin, so it works for runs of processes as for
+//! runs of tasks. Records are in the order of their causes. Within one rank, and between one pair
+//! of ranks in one direction, that is the order of time. So an arrival belongs to the oldest
+//! message of that sender that has not arrived yet.
 //!
-//! Large runs are reduced to what can be shown: the first ranks, of a first span of time, the
+//! Large runs are reduced to a displayable part: the first ranks, a first span of time, the busiest
+//! links. The timeline states what is left out.
 //! busiest links. What is left out is said.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,30 +15,30 @@ use hikyaku_report::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
 use hikyaku_sim::engine::{RecordKind, Trace, TraceRecord};
 use hikyaku_sim::topology::{Topology, Vertex};
 
-/// What fits.
+/// The limits of a timeline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StoryLimits {
-    /// Ranks, from the first on.
+    /// Number of ranks, from the first on.
     pub(super) ranks: usize,
-    /// Messages among them; the window of time ends where there would be more.
+    /// Number of messages among them; the window of time ends before it would contain more.
     pub(super) messages: usize,
-    /// Links, the busiest.
+    /// Number of links, the busiest ones.
     pub(super) links: usize,
-    /// Parts of the window that a link's utilisation is given for.
+    /// Number of parts of the window for which a link's utilisation is given.
     pub(super) parts: usize,
 }
 
 impl StoryLimits {
-    /// A page that a browser opens without a wait.
+    /// For a page that a browser opens without a wait.
     pub(super) const PAGE: StoryLimits =
         StoryLimits { ranks: 64, messages: 2_000, links: 16, parts: 400 };
 
-    /// A file for a viewer that is made for large ones.
+    /// For a file for a viewer that is made for large files.
     pub(super) const FILE: StoryLimits =
         StoryLimits { ranks: 4_096, messages: 400_000, links: 64, parts: 1_000 };
 }
 
-/// Tells what the records of a run say. `links` names the links that they number.
+/// Converts the records of a run. `links` names the links that they number.
 pub(super) fn tell(
     trace: &Trace,
     title: &str,
@@ -61,15 +62,15 @@ pub(super) fn tell(
     timeline
 }
 
-/// Seconds of so many picoseconds.
+/// Converts picoseconds to seconds.
 fn seconds(picoseconds: u64) -> f64 {
     picoseconds as f64 * 1e-12
 }
 
-/// What one rank did; times in picoseconds.
+/// The activities of one rank; times in picoseconds.
 #[derive(Debug, Default)]
 struct Diary {
-    /// Begin, end, and what with.
+    /// Begin, end, and kind of activity.
     busy: Vec<(u64, u64, Busy)>,
     /// End and source of every receive.
     received: Vec<(u64, u32)>,
@@ -86,9 +87,9 @@ struct Diary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
     Computing,
-    /// A message from or to that rank.
+    /// A message to or from this rank.
     Message(u32),
-    /// Calls of whatever they are.
+    /// Calls of any kind.
     Calls,
 }
 
@@ -102,13 +103,13 @@ struct Travel {
     bytes: u64,
 }
 
-/// All records, by what they are about.
+/// All records, sorted by their subject.
 #[derive(Debug, Default)]
 struct RecordReader {
     ranks: BTreeMap<u32, Diary>,
     travelling: BTreeMap<(u32, u32), VecDeque<(u64, u64)>>,
     travels: Vec<Travel>,
-    /// By link: begin and end of what it carried.
+    /// By link: begin and end of each use.
     links: BTreeMap<u32, Vec<(u64, u64)>>,
     end: u64,
 }
@@ -165,7 +166,7 @@ impl RecordReader {
         }
     }
 
-    /// Ranks and messages as far as the limits allow.
+    /// The timeline of ranks and messages within the limits.
     fn timeline(&mut self, trace: &Trace, limits: &StoryLimits) -> Timeline {
         let shown: Vec<u32> = self.ranks.keys().copied().take(limits.ranks).collect();
         let lane_of = |rank: u32| shown.binary_search(&rank).ok();
@@ -209,7 +210,7 @@ impl RecordReader {
         Timeline { title: String::new(), window, lanes, messages, links: Vec::new(), left_out }
     }
 
-    /// The busiest links within the window.
+    /// Adds the busiest links within the window.
     fn add_links(&self, timeline: &mut Timeline, topology: &dyn Topology, limits: &StoryLimits) {
         let end = (timeline.window.1 * 1e12).round() as u64;
         let link = |(&number, carried): (&u32, &Vec<(u64, u64)>)| {
@@ -229,7 +230,7 @@ impl RecordReader {
 }
 
 impl Diary {
-    /// What the rank did until `end`, with the waits between.
+    /// The rank's activities until `end`, with the waits between them.
     fn lane(&self, rank: u32, end: u64, trace: &Trace) -> Lane {
         let mut slices = Vec::new();
         let mut push = |activity, (start, stop): (u64, u64), label: String| {
@@ -263,8 +264,8 @@ impl Diary {
         Lane { name: format!("rank {rank}"), slices }
     }
 
-    /// What a wait that ended at a time was for: the receive that came next; where receives are not
-    /// told, as of processes, the arrival with which it ended.
+    /// The reason of a wait that ended at a time: the next receive. If receives are not recorded,
+    /// as for processes, it is the arrival that ended the wait.
     fn awaited(&self, until: u64) -> String {
         let told = if self.received.is_empty() { &self.arrived } else { &self.received };
         let next = told.partition_point(|(time, _)| *time < until);
@@ -276,7 +277,7 @@ impl Diary {
     }
 }
 
-/// Part of each of so many equal parts of `0..end` that lies within the spans.
+/// For each of `parts` equal parts of `0..end`, the fraction that lies within the spans.
 fn utilisation(carried: &[(u64, u64)], end: u64, parts: usize) -> Vec<f64> {
     let mut busy = vec![0.0; parts];
     let part = end as f64 / parts.max(1) as f64;
@@ -288,7 +289,7 @@ fn utilisation(carried: &[(u64, u64)], end: u64, parts: usize) -> Vec<f64> {
             *busy += (stop.min(to) - start.max(from)).max(0.0);
         }
     }
-    // Sums of parts that fill a whole may end a rounding above it.
+    // Rounding may put the sum of parts that fill a whole slightly above it.
     busy.iter_mut().for_each(|busy| *busy = busy.min(1.0));
     busy
 }
@@ -387,7 +388,7 @@ mod tests {
         };
         let calls = (Activity::Calling, String::from("calls"));
         let last = (Activity::Waiting, String::from("waiting"));
-        // Nothing is told of it after that: it does not wait.
+        // It has no records after that: it does not wait.
         assert_eq!(words(0), [calls.clone(), (Activity::Computing, String::new())]);
         let first = (Activity::Waiting, String::from("waiting for rank 0"));
         assert_eq!(words(1), [first, calls.clone(), last, calls]);

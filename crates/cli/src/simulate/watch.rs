@@ -1,4 +1,4 @@
-//! A long run, watched: a line on how far it has come, and the interrupt that ends it in order.
+//! Watches a long run: shows a line on its progress, and ends it properly after an interrupt.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use hikyaku_sim::engine::Progress;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
 
-/// Steps of the simulation between two looks at the clock and the interrupt: some milliseconds.
+/// Steps of the simulation between two polls of the clock and the interrupt: some milliseconds.
 pub(crate) const STEPS: u64 = 1 << 14;
 
-/// How often the line is written anew.
+/// The interval at which the line is updated.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Watches one run.
@@ -21,23 +21,23 @@ const PERIOD: Duration = Duration::from_millis(200);
 pub(crate) struct RunWatch {
     interrupted: Arc<AtomicBool>,
     started: Instant,
-    /// When the line was written last, and how many events there had been.
+    /// The time of the last update, and the number of events then.
     shown: (Instant, u64),
-    /// Hidden where standard error is no terminal.
+    /// Hidden if standard error is not a terminal.
     line: ProgressBar,
 }
 
 impl RunWatch {
-    /// From here on an interrupt is taken note of, and the line is shown if somebody sees it.
+    /// Starts to catch interrupts and to show the line.
     pub(crate) fn start() -> RunWatch {
         let interrupted = Arc::new(AtomicBool::new(false));
-        // If the signal cannot be caught it ends the process at once, as it would have without.
+        // If the signal cannot be caught, it ends the process at once, as it would without this.
         let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
         let started = Instant::now();
         RunWatch { interrupted, started, shown: (started, 0), line: ProgressBar::new_spinner() }
     }
 
-    /// How long the run has taken.
+    /// The run's duration so far in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }
@@ -47,7 +47,7 @@ impl RunWatch {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Called every [`STEPS`] steps: shows the line when it is time to, and says whether to go on.
+    /// Called every [`STEPS`] steps: updates the line when it is due. Returns whether to continue.
     pub(crate) fn observe(&mut self, progress: &Progress, in_flight: usize) -> ControlFlow<()> {
         if self.interrupted() {
             return ControlFlow::Break(());
@@ -62,13 +62,13 @@ impl RunWatch {
         ControlFlow::Continue(())
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn finish(&mut self) {
         self.line.finish_and_clear();
     }
 }
 
-/// How far a run has come, in one line.
+/// The progress of a run in one line.
 fn line(progress: &Progress, rate: f64, in_flight: usize) -> String {
     let time = Unit::Seconds.format(progress.now.seconds());
     let rate = Unit::PerSecond.format(rate);

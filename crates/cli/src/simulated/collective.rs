@@ -1,4 +1,4 @@
-//! Any collective by name, on simulated ranks, with an answer that is known and checked.
+//! Runs any collective by name on simulated ranks, with a known answer that is checked.
 
 use hikyaku::Layout;
 use hikyaku_coll::{
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::rank::{BufferUnit, SimulatedRank};
 
-/// Why a collective did not give its answer.
+/// The reason why a collective did not return its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CollectiveError {
     /// The call failed.
@@ -19,24 +19,25 @@ pub enum CollectiveError {
     /// The answer is wrong: a fault of the algorithm or of the simulator.
     #[error("{operation} gave rank {rank} {found} in place {place}, where {expected} belongs")]
     Wrong {
-        /// The operation.
+        /// The operation's name.
         operation: &'static str,
-        /// Who got it.
+        /// The rank that got it.
         rank: u32,
-        /// Which byte of the result.
+        /// Index of the byte in the result.
         place: usize,
-        /// What it is.
+        /// The byte found.
         found: u8,
-        /// What it should be.
+        /// The byte expected.
         expected: u8,
     },
 }
 
-/// Runs a collective once, with `bytes` bytes a part, and checks the result where there are bytes.
+/// Runs a collective once, with `bytes` bytes per part, and checks the result if messages carry
+/// bytes.
 ///
-/// A part is what MPI's count stands for: the whole of the data of a broadcast or a reduction, what
-/// one rank gives to one other elsewhere. Rank 0 is the root, and numbers are added byte by byte.
-/// Where `choices` names no algorithm, the table of `coll` chooses.
+/// A part is the amount that MPI's count describes: the whole of the data in a broadcast or a
+/// reduction, elsewhere the data from one rank to one other. Rank 0 is the root, and numbers are
+/// added byte by byte. If `choices` names no algorithm, the table of `coll` chooses.
 ///
 /// # Errors
 /// [`CollectiveError`]: the call fails, as with an algorithm that does not suit the ranks.
@@ -104,7 +105,7 @@ pub async fn collective<U: BufferUnit>(
         Operation::Exscan => {
             let mut data = part(me, 0);
             exscan(group, choices.exscan, &mut data, sum).await?;
-            // What rank 0 gets is undefined (MPI 5.0 §6.11.2).
+            // The result of rank 0 is undefined (MPI 5.0 §6.11.2).
             if me > 0 { check.block(&data, total(me, 0)) } else { Ok(()) }
         }
     }
@@ -123,7 +124,7 @@ async fn by_layouts<U: BufferUnit>(
     check.blocks(&all, |rank| value(rank, me))
 }
 
-/// Parts of so many bytes in two pieces: the first halves of all, then the others.
+/// The layouts of parts in two pieces: the first halves of all, then the others.
 fn in_halves(size: u32, bytes: usize) -> Vec<Layout> {
     let (size, first) = (size as usize, bytes / 2);
     let rest = bytes - first;
@@ -131,7 +132,7 @@ fn in_halves(size: u32, bytes: usize) -> Vec<Layout> {
     (0..size).map(|to| Layout::indexed(&halves(to))).collect()
 }
 
-/// The parts of a rank for all others, laid out so.
+/// The parts of a rank for all others, in the layouts of [`in_halves`].
 fn halves<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     let mut all = Vec::new();
     for length in [bytes / 2, bytes - bytes / 2] {
@@ -142,13 +143,13 @@ fn halves<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     all
 }
 
-/// Parts of so many bytes one after the other.
+/// The layouts of consecutive parts.
 fn in_rows(size: u32, bytes: usize) -> Vec<Layout> {
     (0..size as usize).map(|from| Layout::contiguous(from * bytes, bytes)).collect()
 }
 
-/// All parts that one rank has, one to every rank. Part by part and not unit by unit: where there
-/// are lengths only, a part is a number, and 4,096 ranks have 16 million of them.
+/// All parts of one rank, one for every rank. They are built part by part and not unit by unit:
+/// with lengths only a part is a number, and 4,096 ranks have 16 million of them.
 fn to_all<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     let mut all = Vec::new();
     for block in 0..size {
@@ -157,17 +158,17 @@ fn to_all<U: BufferUnit>(me: u32, size: u32, bytes: usize) -> Vec<U> {
     all
 }
 
-/// The byte that the part of a rank for a block consists of.
+/// The value of every byte in a rank's part for a block.
 fn value(rank: u32, block: u32) -> u8 {
     (rank.wrapping_mul(7) ^ block.wrapping_mul(13)).wrapping_add(1) as u8
 }
 
-/// The parts of the first so many ranks for a block, added.
+/// The sum of the parts of the first `ranks` ranks for a block.
 fn total(ranks: u32, block: u32) -> u8 {
     (0..ranks).map(|rank| value(rank, block)).fold(0, u8::wrapping_add)
 }
 
-/// Compares results with what they must be.
+/// Compares results with the expected ones.
 struct ResultCheck {
     operation: Operation,
     rank: u32,
@@ -183,7 +184,7 @@ impl ResultCheck {
         Err(CollectiveError::Wrong { operation, rank, place, found, expected })
     }
 
-    /// A block of each rank.
+    /// Checks a block of each rank.
     fn blocks<U: BufferUnit>(
         &self,
         units: &[U],

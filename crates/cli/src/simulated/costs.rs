@@ -1,18 +1,19 @@
-//! What a message costs on a simulated machine, measured on its model by a few messages.
+//! The costs of messages on a simulated machine, measured on its model with a few messages.
 //!
-//! Each pattern runs once, on a machine at rest, between rank 0, the ranks next to it and one in
-//! the middle of the machine:
+//! Each pattern runs on a machine at rest, between rank 0, the ranks next to it and one in the
+//! middle of the machine:
 //!
 //! ```text
 //!   one way      0 ─► p              from the start of the send to the end of the receive
-//!   send, chain  0 ─► p, q, r, …     less one way: what each further message adds
+//!   send, chain  0 ─► p, q, r, …     minus one way: the cost of each further message
 //!   receive      p, q, r, … ─► 0     the same
 //!   exchange     0 ◄─► p, q, r, …    the same
 //! ```
 //!
-//! How many messages share a link is counted along the routes of the machine's network. All ranks
-//! at once are not measured: a few that are neither neighbours nor evenly spread block each other
-//! as the whole machine does not (on cp-pacs 9 ranks for twice as long a message as 64).
+//! The number of messages that share a link is counted along the routes of the machine's network.
+//! It is not measured with all ranks at once: a few ranks that are neither neighbours nor evenly
+//! spread block each other more than the whole machine does (on cp-pacs 9 ranks for twice as long a
+//! message as 64).
 
 use std::rc::Rc;
 
@@ -23,19 +24,19 @@ use hikyaku_sim::job::{ChainPlace, Content, Job, JobConfig, Payload, Rank};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::topology::Topology;
 
-/// Lengths that are measured, bytes: those beyond follow the line of the last two.
+/// The measured lengths, bytes. Longer messages follow the line through the last two.
 const LENGTHS: [usize; 4] = [8, 1 << 10, 32 << 10, 256 << 10];
 
-/// Ranks beside rank 0 that a pattern has; fewer where there are fewer.
+/// Ranks beside rank 0 in a pattern, at most.
 const PEERS: u32 = 8;
 
-/// Most ranks of a job that costs are measured for: the table is for more.
+/// The maximum number of ranks for which costs are measured; larger jobs use the table.
 const MOST_RANKS: u32 = 4096;
 
-/// Most distances at which all-to-all messages are counted.
+/// The maximum number of distances at which all-to-all messages are counted.
 const DISTANCES: u32 = 256;
 
-/// Who sends to whom.
+/// The messages that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pattern {
     Send,
@@ -44,10 +45,10 @@ enum Pattern {
     Exchange,
 }
 
-/// What messages cost between ranks that each have a node of this machine.
+/// The costs of messages between ranks that each have a node of this machine.
 ///
-/// `None`: there is nothing to choose by, since there is one rank, or more than 4,096, or the
-/// machine has not so many nodes.
+/// `None`: there are no costs to choose by, because there is one rank, or more than 4,096, or the
+/// machine has too few nodes.
 pub fn message_costs(machine: &Machine, ranks: u32) -> Option<Costs> {
     if !(2..=MOST_RANKS.min(machine.nodes)).contains(&ranks) {
         return None;
@@ -60,7 +61,7 @@ pub fn message_costs(machine: &Machine, ranks: u32) -> Option<Costs> {
 
 /// The costs of messages of one length.
 fn measured(machine: &Machine, ranks: u32, bytes: usize) -> Result<MessageCosts, SimError> {
-    // The next ones, which share few links, and last the one whose way one_way is.
+    // The next ranks, which share few links, and last the rank that `one_way` measures.
     let count = PEERS.min(ranks - 1);
     let middle = count.max(ranks / 2);
     let alone: Rc<[u32]> = Rc::from([middle]);
@@ -80,7 +81,7 @@ fn measured(machine: &Machine, ranks: u32, bytes: usize) -> Result<MessageCosts,
     })
 }
 
-/// Virtual time of a pattern, seconds.
+/// The virtual time of a pattern in seconds.
 fn time(
     machine: &Machine,
     ranks: u32,
@@ -133,7 +134,7 @@ async fn take_part(
     Ok(())
 }
 
-/// How messages share the links of a network whose first `ranks` nodes send at the same time.
+/// How messages share the links of a network if its first `ranks` nodes send at the same time.
 fn sharing(topology: &dyn Topology, ranks: u32, byte: f64) -> Sharing {
     let mut route = Vec::new();
     // Adds `count` for each message of a shift.
@@ -153,7 +154,7 @@ fn sharing(topology: &dyn Topology, ranks: u32, byte: f64) -> Sharing {
         shift(far, 1, &mut messages);
         shifts.push(busiest(messages));
     }
-    // Of many distances, some stand for those after them.
+    // If there are many distances, a sample stands for the others.
     let step = ranks.div_ceil(DISTANCES);
     let mut messages = none();
     for far in (1..ranks).step_by(step as usize) {

@@ -13,15 +13,15 @@ use hikyaku_sim::SimError;
 use hikyaku_sim::job::{ChainPlace, Content, Rank, ReceivedMessage, RecvRequest, SendRequest};
 use hikyaku_sim::model::cenju4::Synchronisation;
 
-/// What the buffers of a simulated rank consist of.
+/// A unit of the buffers of a simulated rank.
 pub trait BufferUnit: Copy + Default + 'static {
-    /// What a message from such a buffer carries.
+    /// The content of a message from such a buffer.
     fn content(units: &[Self]) -> Content<'_>;
 
-    /// Puts what a message carried into the front of a buffer.
+    /// Copies the content of a message to the front of a buffer.
     fn fill(units: &mut [Self], message: &ReceivedMessage);
 
-    /// The unit of a byte.
+    /// The unit for a byte.
     fn from_byte(byte: u8) -> Self;
 
     /// The byte of this unit, if it is one.
@@ -37,7 +37,8 @@ impl BufferUnit for u8 {
     }
 
     fn fill(units: &mut [u8], message: &ReceivedMessage) {
-        // Nothing came if the job carries lengths only; a message may be longer than the buffer.
+        // There are no data if the job carries lengths only. A message may be longer than the
+        // buffer.
         let data = message.data.as_deref().unwrap_or_default();
         let room = units.len().min(data.len());
         units[..room].copy_from_slice(&data[..room]);
@@ -74,7 +75,7 @@ impl BufferUnit for () {
 
 /// A rank of a simulated job, with all ranks of the job as its group.
 ///
-/// `U` is `u8` where messages carry bytes and `()` where they have lengths only.
+/// `U` is `u8` if messages carry bytes and `()` if they have lengths only.
 #[derive(Debug)]
 pub struct SimulatedRank<U> {
     rank: Rank,
@@ -86,36 +87,36 @@ pub struct SimulatedRank<U> {
 }
 
 impl<U: BufferUnit> SimulatedRank<U> {
-    /// A handle on the whole job. Each rank makes one and keeps it, since it counts collectives.
+    /// A handle on the whole job. Each rank makes one and keeps it, because it counts collectives.
     pub fn new(rank: Rank) -> SimulatedRank<U> {
         let (sequence, shape, sync, costs) = (Cell::new(0), None, None, None);
         SimulatedRank { rank, sequence, shape, sync, costs, unit: PhantomData }
     }
 
-    /// The same, on a network of these extents; their product is the number of ranks.
+    /// Sets the extents of the network. Their product is the number of ranks.
     #[must_use]
     pub fn with_shape(mut self, shape: [u32; 3]) -> SimulatedRank<U> {
         self.shape = Some(shape);
         self
     }
 
-    /// The same, with a barrier in the network's switches, if there is one for the nodes of all
-    /// ranks. Ranks that share a node cannot have it.
+    /// Sets the barrier in the network's switches, if there is one for the nodes of all ranks.
+    /// Ranks that share a node cannot have one.
     #[must_use]
     pub fn with_sync(mut self, sync: Option<Synchronisation>) -> SimulatedRank<U> {
         self.sync = sync;
         self
     }
 
-    /// The same, with the costs of messages on its machine, by which algorithms are then chosen:
-    /// [`message_costs`](super::message_costs). All ranks must have the same.
+    /// Sets the costs of messages on the machine, by which algorithms are then chosen:
+    /// [`message_costs`](super::message_costs). All ranks must have the same costs.
     #[must_use]
     pub fn with_costs(mut self, costs: Option<Arc<Costs>>) -> SimulatedRank<U> {
         self.costs = costs;
         self
     }
 
-    /// The rank itself: its time, computing, messages of its own.
+    /// The rank itself: for its time, computing, and messages of its own.
     pub fn rank(&self) -> &Rank {
         &self.rank
     }
@@ -138,7 +139,7 @@ impl<U: BufferUnit> Group for SimulatedRank<U> {
     }
 
     fn nodes(&self) -> u32 {
-        // Ranks lie on nodes in blocks.
+        // Ranks are placed on nodes in blocks.
         self.rank.node_of(self.rank.size() - 1) + 1
     }
 

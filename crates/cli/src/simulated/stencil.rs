@@ -1,10 +1,10 @@
 //! Two solvers as simulated programs: the heat equation step by step, and conjugate gradients.
 //!
-//! What they send is what the examples `heat` and `cg` send: edges of blocks to four neighbours in
-//! every step, and one number from all to all. Where messages carry bytes they really compute, on a
-//! plane that is closed in both directions, and check their answers: a wave decays by a factor that
-//! is known, and a system of equations whose solution is known is solved. With lengths only, a
-//! block is a length, and as many ranks fit as there is memory for their tasks.
+//! They send the same messages as the examples `heat` and `cg`: edges of blocks to four neighbours
+//! in every step, and one number from all to all. If messages carry bytes, they really compute, on
+//! a plane that is closed in both directions, and check their answers: a wave decays by a known
+//! factor, and a system of equations with a known solution is solved. With lengths only, a block is
+//! a length, and the memory for their tasks limits the number of ranks.
 //!
 //! ```text
 //!        +-----+-----+        a block of `side` x `side` cells a rank; edges of 8 `side` bytes
@@ -27,20 +27,20 @@ use thiserror::Error;
 
 use super::rank::SimulatedRank;
 
-/// A plane cut into square blocks, one a rank.
+/// A plane cut into square blocks, one per rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plane {
     /// Cells along each side of a block; at least one.
     pub side: u32,
-    /// Steps of the heat equation, or the most iterations of conjugate gradients.
+    /// Steps of the heat equation, or the maximum number of iterations of conjugate gradients.
     pub steps: u32,
-    /// Steps from one look at all ranks to the next, for the heat equation; at least one.
+    /// Steps between two checks of the largest change, for the heat equation; at least one.
     pub check_every: u32,
-    /// What a rank computes for a cell in a step.
+    /// The computing time of a rank for a cell in a step.
     pub per_cell: Time,
 }
 
-/// Why a solver did not give its answer.
+/// The reason why a solver did not give its answer.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum PlaneError {
     /// A message failed.
@@ -52,29 +52,29 @@ pub enum PlaneError {
     /// A number is wrong: a fault of the simulator.
     #[error("rank {rank}: a cell is {found} where {expected} belongs")]
     Wrong {
-        /// Whose.
+        /// The rank with the cell.
         rank: u32,
-        /// What it is.
+        /// The value found.
         found: f64,
-        /// What it should be.
+        /// The value expected.
         expected: f64,
     },
 }
 
-/// Part of a cell's temperature that goes to each neighbour in a step.
+/// Fraction of a cell's temperature that goes to each neighbour in a step.
 const RATIO: f64 = 0.2;
 
-/// What is added to the diagonal, so that the system has one solution.
+/// Added to the diagonal, so that the system has one solution.
 const SHIFT: f64 = 0.5;
 
-/// Relative residual at which conjugate gradients stop, and how exact answers must be.
+/// Relative residual at which conjugate gradients stop, and the required exactness of answers.
 const TOLERANCE: f64 = 1e-10;
 const EXACT: f64 = 1e-7;
 
-/// Steps a wave through the heat equation; all ranks look at the largest change now and then.
+/// Steps a wave through the heat equation. All ranks check the largest change now and then.
 ///
 /// # Errors
-/// A message failed, or the wave has not decayed as it must.
+/// A message failed, or the wave has not decayed as expected.
 pub async fn heat(rank: Rank, plane: Plane) -> Result<(), PlaneError> {
     let part = FramedBlock::new(rank, plane);
     let wave = |part: &FramedBlock, x: u32, y: u32| {
@@ -96,14 +96,14 @@ pub async fn heat(rank: Rank, plane: Plane) -> Result<(), PlaneError> {
         current = next;
         drop(phase);
     }
-    // Of each wave number the step keeps this part (the stencil's eigenvalue).
+    // The step keeps this fraction of each wave number (the stencil's eigenvalue).
     let loss = |extent: u32| 2.0 * (1.0 - (TAU / f64::from(extent)).cos());
     let kept = 1.0 - RATIO * (loss(part.extent[0]) + loss(part.extent[1]));
     let decayed = kept.powi(plane.steps as i32);
     part.check(&current, |x, y| 1.0 + decayed * (wave(&part, x, y) - 1.0))
 }
 
-/// Solves a system of equations whose solution is known by conjugate gradients.
+/// Solves a system of equations with a known solution by conjugate gradients.
 ///
 /// # Errors
 /// A message failed, or the solution is not the known one.
@@ -132,7 +132,7 @@ pub async fn conjugate_gradients(rank: Rank, plane: Plane) -> Result<(), PlaneEr
     }
     match rr <= enough {
         true => part.check(&x, known),
-        // With fewer iterations than it takes there is no answer to check.
+        // With too few iterations there is no answer to check.
         false => Ok(()),
     }
 }
@@ -141,20 +141,20 @@ fn add(to: &mut [f64], factor: f64, other: &[f64]) {
     to.iter_mut().zip(other).for_each(|(to, other)| *to += factor * other);
 }
 
-/// The faces of a block: dimension, upward, and the tag of what travels that way.
+/// The faces of a block: dimension, upward, and the tag of messages in that direction.
 const FACES: [(usize, bool, i32); 4] =
     [(0, false, 201), (0, true, 202), (1, false, 203), (1, true, 204)];
 
-/// One rank's block, with a frame for its neighbours' edges where there are cells at all.
+/// One rank's block, with a frame for its neighbours' edges if messages carry bytes.
 struct FramedBlock {
     bytes: SimulatedRank<u8>,
     lengths: SimulatedRank<()>,
     carries: bool,
     plane: Plane,
     grid: Rc<Grid>,
-    /// Of the whole plane, cells.
+    /// The extent of the whole plane in cells.
     extent: [u32; 2],
-    /// Cells before this block.
+    /// The coordinates of the block's first cell.
     first: [u32; 2],
 }
 
@@ -179,12 +179,12 @@ impl FramedBlock {
         self.bytes.rank()
     }
 
-    /// Cells in a row, its frame included.
+    /// Cells in a row, the frame included.
     fn width(&self) -> usize {
         self.plane.side as usize + 2
     }
 
-    /// The block with its frame; nothing with lengths only.
+    /// The cells of the block with its frame; empty with lengths only.
     fn cells(&self, at: impl Fn(u32, u32) -> f64) -> Vec<f64> {
         let mut cells = vec![0.0; if self.carries { self.width() * self.width() } else { 0 }];
         for (place, (x, y)) in self.inner().zip(self.places()) {
@@ -193,20 +193,20 @@ impl FramedBlock {
         cells
     }
 
-    /// Places of the block's own cells within the frame, row by row; none with lengths only.
+    /// Indices of the block's own cells within the frame, row by row; none with lengths only.
     fn inner(&self) -> impl Iterator<Item = usize> + use<> {
         let (side, width) = (self.plane.side as usize, self.width());
         let rows = 1..=if self.carries { side } else { 0 };
         rows.flat_map(move |y| (1..=side).map(move |x| y * width + x))
     }
 
-    /// Where those cells lie in the plane.
+    /// The coordinates of those cells in the plane.
     fn places(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let ([left, top], side) = (self.first, self.plane.side);
         (0..side).flat_map(move |y| (0..side).map(move |x| (left + x, top + y)))
     }
 
-    /// Brings the neighbours' edges into the frame.
+    /// Receives the neighbours' edges into the frame.
     async fn edges(&self, cells: &mut [f64]) -> Result<(), SimError> {
         let rank = self.rank();
         let (side, width) = (self.plane.side as usize, self.width());
@@ -241,7 +241,7 @@ impl FramedBlock {
         Ok(())
     }
 
-    /// Every cell from itself and the four around it; the frame of the result is zero.
+    /// Computes every cell from itself and its four neighbours; the frame of the result is zero.
     fn stencil(&self, cells: &[f64], at: impl Fn(f64, [f64; 4]) -> f64) -> Vec<f64> {
         let (mut out, width) = (vec![0.0; cells.len()], self.width());
         for place in self.inner() {
@@ -251,14 +251,14 @@ impl FramedBlock {
         out
     }
 
-    /// The processor's time for a step.
+    /// Spends the processor time of a step.
     fn compute(&self) {
         let cells = u64::from(self.plane.side) * u64::from(self.plane.side);
         let span = self.plane.per_cell.picoseconds().saturating_mul(cells);
         self.rank().compute(Time::from_picoseconds(span));
     }
 
-    /// The matrix of the system times a vector.
+    /// Multiplies the matrix of the system by a vector.
     async fn multiply(&self, vector: &mut [f64]) -> Result<Vec<f64>, PlaneError> {
         self.edges(vector).await?;
         self.compute();
@@ -276,7 +276,7 @@ impl FramedBlock {
         self.reduce(here, f64::max).await
     }
 
-    /// One number of all ranks; 1 with lengths only.
+    /// Reduces one number over all ranks; 1 with lengths only.
     async fn reduce(&self, here: f64, with: fn(f64, f64) -> f64) -> Result<f64, PlaneError> {
         let algorithm = Choices::default().allreduce;
         if !self.carries {
@@ -293,7 +293,7 @@ impl FramedBlock {
         Ok(number(&bytes))
     }
 
-    /// Compares the block with what it must be.
+    /// Compares the block with the expected values.
     fn check(&self, cells: &[f64], at: impl Fn(u32, u32) -> f64) -> Result<(), PlaneError> {
         for (place, (x, y)) in self.inner().zip(self.places()) {
             let (found, expected) = (cells[place], at(x, y));

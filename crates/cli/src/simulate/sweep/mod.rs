@@ -1,16 +1,16 @@
-//! `hikyaku simulate --sweep`: every collective by every algorithm on every machine, and where the
-//! choice is wrong.
+//! `hikyaku simulate --sweep`: every collective by every algorithm on every machine, and the points
+//! where the choice of algorithm is wrong.
 //!
 //! ```text
 //!   machine x operation x ranks x bytes ──► one run for each algorithm ──► SweepPoint: times
-//!                                                │ too much to simulate: left out, and all larger
+//!                                                │ too much to simulate: omitted, and all larger
 //!                                                ▼
 //!                         terminal: where the choice costs most   CSV: every run   page: plots
 //! ```
 //!
-//! Runs carry lengths only, one rank to a node, each on a machine of its own, so that every run
-//! begins at rest. Algorithms that need what a machine's model has not got (multicast, remote
-//! addition, barriers in switches) or that do not suit a number of ranks are passed over.
+//! Runs carry lengths only, one rank per node, each on a machine of its own, so that every run
+//! begins at rest. Algorithms that need features that the machine's model does not have (multicast,
+//! remote addition, barriers in switches), or that do not suit a number of ranks, are skipped.
 
 mod present;
 mod run;
@@ -30,38 +30,38 @@ use super::{INTERRUPTED, MOST_RANKS, SettingError};
 use crate::exit::{USAGE, print, say, say_as_it_is};
 use crate::machine::load;
 
-/// Numbers of ranks and sizes of parts when none are given.
+/// The default numbers of ranks and sizes of parts.
 const RANKS: [u32; 4] = [8, 64, 512, 4096];
 const SIZES: [u64; 4] = [8, 1 << 10, 32 << 10, 1 << 20];
 
-/// What to run.
+/// The runs to do.
 #[derive(Debug)]
 struct SweepPlan {
     machines: Vec<Machine>,
     ranks: Vec<u32>,
     sizes: Vec<u64>,
     seed: u64,
-    /// Messages and events after which a run is abandoned.
+    /// Limits on messages and events, after which a run is abandoned.
     most_messages: u64,
     most_events: u64,
 }
 
-/// One operation on one machine with so many ranks and bytes.
+/// One operation on one machine with one number of ranks and bytes.
 #[derive(Debug, Clone, PartialEq)]
 struct SweepPoint {
     machine: String,
     operation: Operation,
     ranks: u32,
     bytes: u64,
-    /// What each algorithm took that ran to its end.
+    /// The time of each algorithm that ran to its end.
     times: Vec<Timed>,
-    /// The algorithm that is chosen where nobody names one, whether it ran to its end or not.
+    /// The algorithm that is chosen by default, whether it ran to its end or not.
     chosen: Option<&'static str>,
-    /// Algorithms that sent too many messages, or too long ones.
+    /// Algorithms that exceeded a limit.
     abandoned: Vec<&'static str>,
 }
 
-/// What an algorithm took.
+/// The cost of an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Timed {
     algorithm: &'static str,
@@ -71,12 +71,12 @@ struct Timed {
 }
 
 impl SweepPoint {
-    /// The fastest algorithm; the first of the operation's list among equals.
+    /// The fastest algorithm; among equals, the first of the operation's list.
     fn best(&self) -> Option<&Timed> {
         self.times.iter().min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// How many times as long the choice takes as the fastest.
+    /// The time of the choice divided by that of the fastest.
     fn loss(&self) -> Option<f64> {
         let chosen = self.times.iter().find(|timed| Some(timed.algorithm) == self.chosen)?;
         let best = self.best()?;
@@ -84,7 +84,7 @@ impl SweepPoint {
     }
 }
 
-/// Runs the sweep and writes what came out.
+/// Runs the sweep and writes the results.
 pub(super) fn run(arguments: &SimulateArguments) -> ExitCode {
     let plan = match plan(arguments) {
         Ok(plan) => plan,
@@ -144,7 +144,7 @@ fn write(points: &[SweepPoint], output: &Path) -> io::Result<()> {
     fs::write(output.join("sweep.html"), present::page(points))
 }
 
-/// Where the choice is wrong, and where the page is.
+/// The text for a terminal: the wrong choices, and where the page is.
 fn found(points: &[SweepPoint], output: &Path) -> String {
     let losses = present::losses(points, present::MOST_LISTED).to_text();
     let (summary, page) = (present::summary(points), output.join("sweep.html"));

@@ -1,18 +1,18 @@
-//! What a sweep found, as tables, as a page, and in a sentence.
+//! The results of a sweep as tables, as a page, and as a sentence.
 
 use hikyaku::Operation;
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Page, Series, Table, Unit};
 
 use super::SweepPoint;
 
-/// Choices that are listed on the terminal.
+/// The maximum number of choices that are listed on the terminal.
 pub(super) const MOST_LISTED: usize = 25;
 
-/// A choice counts as wrong if it takes so many times as long as the fastest: a twentieth more is
-/// less than the models are true to.
+/// A choice counts as wrong if it takes so many times as long as the fastest: one twentieth more is
+/// within the accuracy of the models.
 const WRONG: f64 = 1.05;
 
-/// Every run.
+/// A table of every run.
 pub(super) fn runs(points: &[SweepPoint]) -> Table {
     let head = ["machine", "operation", "ranks", "bytes", "algorithm", "time", "messages", "is"];
     let mut table = Table::new("Every run", head);
@@ -74,7 +74,7 @@ pub(super) fn losses(points: &[SweepPoint], most: usize) -> Table {
     table
 }
 
-/// How many points there are and how many choices are right, in a sentence.
+/// A sentence on the number of points and of right choices.
 pub(super) fn summary(points: &[SweepPoint]) -> String {
     let judged: Vec<f64> = points.iter().filter_map(SweepPoint::loss).collect();
     let right = judged.iter().filter(|loss| **loss <= WRONG).count();
@@ -88,7 +88,7 @@ pub(super) fn summary(points: &[SweepPoint]) -> String {
     )
 }
 
-/// The page: where the choice is wrong, and each machine's operations as plots.
+/// The page: the wrong choices, and plots of each machine's operations.
 pub(super) fn page(points: &[SweepPoint]) -> String {
     let mut page = Page::new("Collectives on simulated machines");
     page.lead(&summary(points));
@@ -112,7 +112,7 @@ pub(super) fn page(points: &[SweepPoint]) -> String {
     page.to_html()
 }
 
-/// Time by size with the most ranks of which any run is whole; of a barrier, time by ranks.
+/// Time by size at the largest number of ranks with a complete run; for a barrier, time by ranks.
 fn chart(points: &[&SweepPoint], operation: Operation) -> Option<Chart> {
     let of: Vec<&&SweepPoint> =
         points.iter().filter(|point| point.operation == operation).collect();

@@ -1,4 +1,4 @@
-//! The runs of a sweep: small, many, each on a machine at rest.
+//! The runs of a sweep: many small ones, each on a machine at rest.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,14 +17,14 @@ use hikyaku_sim::model::cenju4::Synchronisation;
 use super::{SweepPlan, SweepPoint, Timed};
 use crate::simulate::watch::RunWatch;
 
-/// Steps of a simulation between two looks at its limits and at the interrupt.
+/// Steps of a simulation between two checks of its limits and of the interrupt.
 const STEPS: u64 = 1 << 12;
 
-/// Algorithms that need more than messages; no carrier of a job offers it.
+/// Algorithms that need more than messages; no carrier of a job supports that.
 const NEED_FACILITIES: [&str; 6] =
     ["multicast", "atomic-add", "multicast-add", "sync", "lines", "read"];
 
-/// A machine that is large enough for a number of ranks, and what messages of theirs cost on it.
+/// A machine that is large enough for a number of ranks, and the costs of their messages on it.
 #[derive(Debug)]
 struct Grown {
     machine: Machine,
@@ -41,18 +41,18 @@ impl Grown {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ran {
-    /// To its end: virtual time and messages.
+    /// It ran to its end: virtual time and messages.
     Whole(Time, u64),
-    /// It sent too many messages, or was too many events.
+    /// It exceeded the limit on messages or on events.
     TooMuch,
-    /// The algorithm does not suit the number of ranks, or needs what is not there.
+    /// The algorithm does not suit the number of ranks, or needs a missing feature.
     Unsuitable,
     /// The user interrupted it.
     Interrupted,
 }
 
-/// All points of a plan, told one machine and operation at a time. Those run side by side, as many
-/// as the processor has cores; what comes out is in the plan's order.
+/// All points of a plan. `tell` gets a line per machine and operation. Those run in parallel, as
+/// many as the processor has cores; the result is in the plan's order.
 pub(super) fn points(
     plan: &SweepPlan,
     watch: &RunWatch,
@@ -80,7 +80,7 @@ pub(super) fn points(
                 while let Some((number, (grown, operation))) = take(parts, next)
                     && !watch.interrupted()
                 {
-                    // The receiver lasts as long as the scope.
+                    // Cannot fail: the receiver lasts as long as the scope.
                     let _ = sender.send((number, part(plan, watch, grown, *operation)));
                 }
             });
@@ -98,14 +98,14 @@ pub(super) fn points(
     found.into_iter().flatten().collect()
 }
 
-/// The next part that nobody has taken, with its number.
+/// The next part that no worker has taken, with its number.
 fn take<'p, T>(parts: &'p [T], next: &AtomicUsize) -> Option<(usize, &'p T)> {
     let number = next.fetch_add(1, Ordering::Relaxed);
     parts.get(number).map(|part| (number, part))
 }
 
-/// The points of one operation on one machine, grown to each number of ranks; those so far if the
-/// user interrupts.
+/// The points of one operation on one machine, grown to each number of ranks; the points so far if
+/// the user interrupts.
 fn part(
     plan: &SweepPlan,
     watch: &RunWatch,
@@ -117,7 +117,7 @@ fn part(
     let sizes = if operation == Operation::Barrier { &plan.sizes[..1] } else { &plan.sizes[..] };
     for &(ranks, ref machine) in grown {
         for &bytes in sizes {
-            // What was too much with fewer ranks and bytes is so here.
+            // An algorithm that exceeded a limit with fewer ranks and bytes does so here too.
             let abandoned: Vec<&'static str> = points
                 .iter()
                 .filter(|point| point.ranks <= ranks && point.bytes <= bytes)
@@ -158,7 +158,7 @@ fn point(
             continue;
         }
         let mut choices = Choices::default();
-        // Names of the list are known.
+        // Succeeds: names of the list are known.
         let _ = choices.choose(operation, algorithm);
         match one(plan, watch, machine, (operation, ranks, bytes), choices) {
             Ran::Whole(end, messages) => {
@@ -172,7 +172,7 @@ fn point(
     Some(point)
 }
 
-/// A job on a machine at rest, in a simulation of its own, and the barrier in the machine's
+/// A job on a machine at rest, in a simulation of its own, and the barrier of the machine's
 /// switches.
 fn job(
     plan: &SweepPlan,
@@ -187,7 +187,7 @@ fn job(
     Some((simulation, job, sync))
 }
 
-/// What is chosen where nobody names an algorithm.
+/// The algorithm that is chosen by default.
 fn choice(
     plan: &SweepPlan,
     machine: &Grown,
@@ -213,7 +213,7 @@ fn one(
         let group = group.with_costs(machine.costs.clone());
         async move { collective(&group, operation, &choices, bytes as usize).await }
     });
-    // Neither depends on when the look is: both only grow, and are what they are in the end.
+    // The result does not depend on the time of the check: both counts only grow to a fixed end.
     let too_much =
         || job.totals().sent > plan.most_messages || simulation.events() > plan.most_events;
     let ran = simulation.run_observed(STEPS, |_| match too_much() || watch.interrupted() {
@@ -260,7 +260,7 @@ mod tests {
             assert!(point.best().is_some() && point.chosen.is_some(), "{point:?}");
             assert!(point.loss().is_some_and(|loss| loss >= 1.0), "{point:?}");
         }
-        // What the table is said to choose is what it does.
+        // The algorithm stated as the table's choice is the one that the table chooses.
         for point in &points {
             let chosen = point.times.iter().find(|timed| Some(timed.algorithm) == point.chosen);
             let by_table = {
@@ -273,13 +273,13 @@ mod tests {
             let same = |timed: &Timed| timed.seconds == end.seconds() && timed.messages == messages;
             assert!(chosen.is_some_and(same), "{point:?}: {end} and {messages} messages");
         }
-        // Twelve is no power of two.
+        // Twelve is not a power of two.
         let of = |ranks| points.iter().filter(move |point| point.ranks == ranks);
         let algorithms = |ranks| of(ranks).map(|point| point.times.len()).sum::<usize>();
         assert!(algorithms(12) < algorithms(4));
     }
 
-    /// On each of these machines the table is somewhere 1.5 to 6.9 times as slow as the fastest.
+    /// On each of these machines the table is sometimes 1.5 to 6.9 times as slow as the fastest.
     #[test]
     fn choices_by_costs_are_near_the_fastest_on_every_machine() {
         let sizes = vec![8, 1 << 10];
@@ -288,7 +288,7 @@ mod tests {
         for (name, _) in hikyaku_reproduce::FILES {
             let machine = load(Path::new(name)).unwrap().with_nodes(64).unwrap();
             let grown = [(64, Grown::new(machine, 64))];
-            // The table alone decides the others.
+            // For these the table alone decides.
             let alone = |operation: &Operation| {
                 matches!(operation, Operation::Alltoallw | Operation::Scan | Operation::Exscan)
             };
@@ -302,7 +302,7 @@ mod tests {
                 }
             }
         }
-        // What takes too many events, or a machine's switches do.
+        // Skipped: too many events, or done by a machine's switches.
         assert_eq!((judged, passed_over.len()), (8 * 17 - 5, 5), "{passed_over:?}");
     }
 
