@@ -1,7 +1,7 @@
-//! `hikyaku bench` from outside: a whole run of the smallest size, its three outputs, and the one
-//! line that bad flags and missing peers get.
+//! Tests of `hikyaku bench` from outside: a whole run of the smallest size, its three outputs, and
+//! the one line for bad flags and missing peers.
 //!
-//! Nothing here asserts a time: the machine that runs the tests is shared.
+//! No test asserts a time: the machine that runs the tests is shared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The least that is still a measurement, and time for it on a machine that others use.
+/// The smallest measurement, with enough time for it on a shared machine.
 const TINY: [&str; 6] = ["--repetitions", "1", "--block", "1", "--time-limit", "900"];
 
 fn bench(arguments: &[&str]) -> Output {
@@ -202,7 +202,7 @@ fn taking_turns_is_measured_beside_other_ways_to() {
             assert!(measured.contains(&[Some("Python"), Some(form)]), "{figure}");
         }
         assert!(measured.contains(&[Some("pthread mutex"), Some("")]), "{figure}");
-        // Few machines have a server; then that is said.
+        // Few machines have a server; without one, a note says so.
         let notes = document["notes"].to_string();
         let redis = measured.contains(&[Some("Redis"), Some("")]);
         assert!(redis != notes.contains("Redis: no redis-server in "), "{notes}: {figure}");
@@ -229,7 +229,7 @@ fn messages_are_measured_beside_the_limit() {
                 limits.iter().filter_map(|one| one["contestant"].as_str()).collect();
             assert_eq!(names, expected);
             for limit in limits {
-                // Containers may refuse copies between processes; then that is said.
+                // Containers may refuse copies between processes; the figure then says so.
                 let refused = limit["unavailable"].as_str().unwrap_or_default();
                 let by_kernel = matches!(limit["contestant"].as_str(), Some("C kernel" | "C both"));
                 let excused = by_kernel && refused.contains("the kernel refuses copies between");
@@ -246,7 +246,7 @@ fn messages_are_measured_beside_the_limit() {
     }
 }
 
-/// Series of `kind`, by contestant and form, with those that each is compared with.
+/// The series of `kind`, by contestant and form, each with the series it is compared with.
 fn by_protocol(document: &Value, kind: &str) -> Vec<(String, Vec<String>)> {
     let figures = document["figures"].as_array().expect("there are figures");
     let of_kind = figures.iter().filter(|figure| figure["kind"] == kind);
@@ -308,7 +308,7 @@ fn fg_16_rows_change_hands_by_each_protocol_and_are_drawn_as_in_the_paper() {
 
 #[test]
 fn rows_for_which_there_is_no_room_are_one_line() {
-    // 2 TiB at each of two nodes: a rank may give at most what the machine has.
+    // 2 TiB at each of two nodes: a rank may contribute at most the machine's memory.
     let arguments = ["rows", "--rows", "2048", "--sizes", "8,1G"];
     let output = bench(&[&arguments[..], &TINY].concat());
     let said = text(&output.stderr);
@@ -399,7 +399,7 @@ fn a_report_that_cannot_be_written_says_so() {
     assert!(text(&output.stderr).contains("cannot write /nonexistent/bench.html"));
 }
 
-/// A new directory of this test's own, in the place that Cargo gives tests.
+/// A new directory for this test, in Cargo's folder for tests.
 fn directory(name: &str) -> PathBuf {
     let name = format!("bench-{name}-{}", std::process::id());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -1,7 +1,7 @@
-//! `hikyaku fabric` from outside: what is listed, a test on this host, and the line that each
-//! failure gets.
+//! Tests of `hikyaku fabric` from outside: the list, a test on this host, and the line for each
+//! failure.
 //!
-//! Nothing here asserts a time. Where libfabric is not installed that is said, and nothing else.
+//! No test asserts a time. If libfabric is not installed, the tests say so and check nothing else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ fn complaint(output: &Output, code: i32) -> String {
     line
 }
 
-/// Whether libfabric is there; says so if it is not.
+/// Whether libfabric is installed; prints a line if it is not.
 fn installed() -> bool {
     let output = fabric(&["list"], None);
     if output.status.success() {

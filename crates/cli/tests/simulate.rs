@@ -1,4 +1,4 @@
-//! `hikyaku simulate` as its users meet it: answers, refusals of one line, interrupts.
+//! Tests of `hikyaku simulate` from the user's view: answers, refusals of one line, interrupts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn stdout(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs it, and checks that it answered as bad usage must.
+/// Runs it, and checks the answer to an invalid command line.
 fn refusal(line: &str) -> String {
     let output = simulate(line);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -121,7 +121,7 @@ fn numbers_and_names_that_make_no_sense_are_told_in_one_line() {
     assert!(algorithm.contains("there are recursive-doubling, ring"), "{algorithm}");
 }
 
-/// An option that changes nothing would hide that the run is not what was meant.
+/// An option without effect would hide that the run is not the intended one.
 #[test]
 fn options_of_processes_without_processes_are_refused() {
     for option in ["--records f", "--report f", "--label", "--rings 2", "--compute measured"] {
@@ -131,7 +131,7 @@ fn options_of_processes_without_processes_are_refused() {
     }
 }
 
-/// Not after the run, which may take hours.
+/// The error comes before the run, which may take hours.
 #[test]
 fn files_that_cannot_be_written_are_told_before_the_run() {
     for line in ["--trace /no/such/f ring", "--timeline /no/such/f.svg ring", "--records / -- true"]
@@ -146,7 +146,7 @@ fn files_that_cannot_be_written_are_told_before_the_run() {
 
 #[test]
 fn the_same_command_gives_the_same_result() {
-    // Wall time and memory differ; the rest must not.
+    // Wall time and memory differ; the rest must be equal.
     let virtual_part = |text: String| {
         let lines = text.lines().filter(|line| !line.contains('/') && !line.contains("memory"));
         lines.map(str::to_owned).filter(|line| !line.starts_with("time")).collect::<Vec<_>>()
@@ -180,7 +180,7 @@ fn an_interrupt_ends_a_long_run_with_its_report() {
     let mut stdout = BufReader::new(run.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    // Until the handler is there the signal would end the process without a word: ask for it.
+    // Until the handler is installed, the signal would end the process without output.
     while !catches_interrupts(run.id()) {
         std::thread::yield_now();
     }
@@ -222,7 +222,7 @@ fn what_happened_is_written_as_page_picture_and_trace() {
         assert!(html.contains("rank 7") && html.contains("class=\"way\""), "{machine}");
         assert_eq!(html.contains("busiest link shown"), links, "{machine}");
         assert!(read(&picture).ends_with("</svg>"));
-        // 8 ranks, 3 dimensions of 2: 6 messages of each in a step.
+        // 8 ranks, 3 dimensions of 2: 6 messages per rank and step.
         assert_eq!(read(&trace).matches("\"ph\":\"s\"").count(), 8 * 6 * 2, "{machine}");
         assert_eq!(read(&trace).matches("\"ph\":\"f\"").count(), 8 * 6 * 2, "{machine}");
     }
@@ -254,7 +254,7 @@ fn a_sweep_and_a_question_write_their_pages() {
     assert!(refusal("--sweep -n 0").contains("0 ranks"));
 }
 
-/// The table of docs/hosts.md: ten thousand hosts, and what a tree of daemons is good for.
+/// The table of docs/hosts.md: ten thousand hosts, and the benefit of a tree of daemons.
 #[test]
 fn a_start_is_calculated_as_the_manual_says() {
     let line = "-m fat-tree-200g -n 640000 --ranks-per-node 64 --nodes 10000 start";

@@ -1,5 +1,5 @@
-//! Every collective algorithm on simulated ranks: right answers on machines where messages meet,
-//! times that can be worked out by hand, and scale without bytes.
+//! Every collective algorithm on simulated ranks: right answers on machines with contention, times
+//! that can be computed by hand, and large jobs without bytes.
 
 use std::future::Future;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn run<F: Future<Output = R> + 'static, R: 'static>(
     Job::new(&simulation, config, interface)?.run(program)
 }
 
-/// Machines of enough nodes, one of each model; two ranks to a node on the last.
+/// Machines of enough nodes, one of each model; the last has two ranks per node.
 fn machines(ranks: u32) -> Vec<(Box<dyn NetworkModel>, JobConfig)> {
     let timing = Timing::uniform(ns(50), Rate::megabytes_per_second(300.0), 64);
     let torus: Rc<dyn Topology> = Rc::new(Grid::torus(&[ranks.div_ceil(3), 3]));
@@ -64,8 +64,8 @@ fn sum() -> Reduction<impl FnMut(&[u8], &mut [u8])> {
     })
 }
 
-/// Runs `body` for every rank of every machine, for a few rank counts, and hands each result to
-/// `check` with its rank and the number of ranks. Algorithms may say that they do not suit.
+/// Runs `body` for every rank of every machine, for a few rank counts, and passes each result to
+/// `check` with its rank and the number of ranks. Algorithms may refuse as unsuitable.
 fn everywhere<F>(body: impl Fn(Group) -> F + Copy + 'static, check: impl Fn(&[u8], u8, u8))
 where
     F: Future<Output = Result<Vec<u8>, CollError<SimError>>> + 'static,
@@ -218,7 +218,7 @@ fn nobody_leaves_a_barrier_before_the_last_has_come() {
     }
 }
 
-/// 1 µs from node to node, 0.3 µs of the host for sending and 0.2 for receiving, no bytes.
+/// 1 µs from node to node, 0.3 µs of the host for sending and 0.2 for receiving, no cost per byte.
 fn simple(ranks: u32) -> (Box<dyn NetworkModel>, JobConfig) {
     let parameters = LogGpParameters { latency: ns(1_000), gap: ns(0), rate: Rate::INFINITE };
     let host = HostCosts { send: ns(300), receive: ns(200) };
@@ -241,13 +241,13 @@ fn times_by_hand() {
     // log2 n rounds of one send and one receive each.
     assert_eq!(end(8, barrier::Algorithm::Dissemination), ns(3 * step));
     assert_eq!(end(1024, barrier::Algorithm::Dissemination), ns(10 * step));
-    // Everybody sends to everybody, one after the other, and then takes what has come: the last
-    // message arrives when n - 1 have been sent; the others have been taken meanwhile or wait.
+    // Every rank sends to every other, one after the other, and then receives: the last message
+    // arrives after n - 1 sends; the others are received meanwhile or wait.
     let all_to_all = end(16, barrier::Algorithm::AllToAll);
     assert!(all_to_all >= ns(15 * 300 + 1_000 + 200) && all_to_all <= ns(15 * 500 + 1_000));
 }
 
-/// Paper 002, future work: one message between two nodes for all of their ranks.
+/// Paper 002, future work: one message between two nodes for all their ranks.
 #[test]
 fn short_parts_between_nodes_of_several_ranks_go_faster_together() {
     let end = |algorithm, bytes: usize| {
@@ -291,13 +291,13 @@ fn cj_15_the_switches_do_a_barrier_on_a_machine_that_has_them() {
     let together = run("cenju4", 32, 0);
     let apart = run("cenju4", 32, 100);
     assert!(together.results.iter().chain(&apart.results).all(Result::is_ok));
-    // The last comes at 3.1 µs and finds all tables free. No message is sent.
+    // The last rank arrives at 3.1 µs and finds all tables free. No message is sent.
     assert!(apart.end > ns(3_100) && apart.end <= ns(3_100) + together.end);
     assert_eq!(together.totals.sent, 0);
     // Paper 003, Fig. 10 E: the time hardly grows with the nodes.
     let two = run("cenju4", 2, 0).end;
     assert!(together.end < two + two);
-    // Without the hardware it is refused, not simulated by something else.
+    // Without the hardware it is refused, not simulated in another way.
     assert!(run("cp-pacs", 4, 0).results.iter().all(Result::is_err));
 }
 
@@ -317,7 +317,7 @@ fn job_on(name: &str) -> (Simulation, Job) {
     (simulation, job)
 }
 
-/// A broadcast of all ranks of a machine that comes with hikyaku; what each has in the end.
+/// Broadcasts to all ranks of a machine that comes with hikyaku, and returns their data.
 fn broadcast_on(
     machine: &str,
     algorithm: Option<broadcast::Algorithm>,
@@ -342,7 +342,7 @@ fn cj_14_the_switches_copy_a_broadcast_on_a_machine_that_can() {
         let by = |algorithm| broadcast_on("cenju4", algorithm, bytes);
         let multicast = by(Some(Multicast));
         assert!(multicast.results.iter().all(|data| *data == Ok(vec![7; bytes])), "{bytes} bytes");
-        // It leaves the root once, and is the fastest: so it is what is chosen.
+        // It leaves the root once, and is the fastest: so it is the default choice.
         assert_eq!((multicast.totals.sent, by(Some(Binomial)).totals.sent), (1, 31));
         for other in [Binomial, Pipelined] {
             assert!(multicast.end < by(Some(other)).end, "{bytes} bytes by {other:?}");
@@ -377,13 +377,13 @@ fn cp_06_a_chain_costs_one_start_where_there_are_chains() {
     let start = Time::from_nanoseconds(2_670);
     assert_eq!(scattering_takes("cp-pacs", Chained), start);
     assert_eq!(scattering_takes("cp-pacs", Linear).picoseconds(), 31 * start.picoseconds());
-    // Elsewhere each message has its start.
+    // On other machines each message has a start of its own.
     let by = |algorithm| scattering_takes("fat-tree-200g", algorithm);
     assert_eq!(by(Chained), by(Linear));
 }
 
-/// What a reduction of 32 ranks takes on fx100-tofu2, where a message of each rank to the root is
-/// faster than the table's tree: by choice, and by the table.
+/// The times of a reduction of 32 ranks on fx100-tofu2, where a message of each rank to the root is
+/// faster than the table's tree: first by the choice, then by the table.
 fn reduced_on_tofu2(combination: Combination, per_node: u32) -> (Time, Time) {
     let machine = machine("fx100-tofu2");
     let costs = message_costs(&machine, 32).map(Arc::new);
@@ -418,7 +418,7 @@ fn only_reductions_without_an_order_leave_the_table() {
 
 #[test]
 fn a_mistake_of_the_program_is_an_error_that_names_it() {
-    // Rank 2 does not come: the others wait, and the simulator says for whom.
+    // Rank 2 does not take part: the others wait, and the simulator reports for which rank.
     let (model, config) = simple(4);
     let ended = run(model, config, |rank| async move {
         if rank.rank() != 2 {
@@ -460,14 +460,14 @@ fn an_allreduce_of_a_hundred_thousand_ranks() {
     });
     let report = report.expect("no deadlock");
     assert!(report.results.iter().all(|ok| *ok));
-    // 2^16 places, so 16 rounds, and a message before and after for those that stand by.
+    // 2^16 places, so 16 rounds, and a message before and after for the remaining ranks.
     assert_eq!(report.end, ns(18 * 1_500));
 }
 
 #[test]
 fn every_collective_by_name_gives_its_answer_on_bytes_and_takes_as_long_on_lengths() {
     for operation in Operation::ALL {
-        // What this machine has not got; asked for by name it is an error.
+        // Algorithms that this machine does not support; asked for by name they are an error.
         let shared = ["multicast", "atomic-add", "multicast-add", "sync", "lines", "read"];
         let names = operation.algorithms().iter().filter(|name| !shared.contains(*name));
         for name in names {

@@ -83,7 +83,7 @@ struct Diary {
     end: u64,
 }
 
-/// What keeps a rank's processor busy.
+/// The activity that keeps a rank's processor busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Busy {
     Computing,

@@ -1,4 +1,4 @@
-//! `hikyaku bench --api mpi`: MPI from C is one more contestant, by the other libraries' program.
+//! `hikyaku bench --api mpi`: MPI from C as another contestant, with the other libraries' program.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn mpi_from_c_is_measured_beside_rust() {
     assert!(library.starts_with("hikyaku "), "it runs on this library: {library}");
 }
 
-/// The forms that a contestant has times for, without what tells buffers apart.
+/// The forms for which a contestant has times, without the part that tells buffers apart.
 fn forms(results: &Value, contestant: &str) -> Vec<String> {
     let figures = results["figures"].as_array().unwrap().iter();
     let series = figures.flat_map(|figure| figure["series"].as_array().unwrap());

@@ -1,5 +1,5 @@
-//! Collectives of MPI give, bit for bit, what they give in Rust, in every form, for real and in
-//! virtual time: the table `tests/jobs/bits.txt`.
+//! Collectives of MPI give the same bits as in Rust, in every form, in real and in virtual time:
+//! the table `tests/jobs/bits.txt`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use hikyaku_jobs::bits::Table;
 
 use crate::support::{HIKYAKU, assert_success, compile, is_long, root, scratch, stdout};
 
-/// Its forms, by the names that the table gives them.
+/// The forms, by their names in the table.
 const FORMS: [&str; 3] = ["blocking", "started", "persistent"];
 
 #[test]
@@ -25,7 +25,7 @@ fn collectives_give_the_bits_that_they_give_in_rust() {
         let on_one = if per_node == 0 { ranks } else { per_node };
         let of_nodes = ["-n", &ranks.to_string(), "--ranks-per-node", &on_one.to_string()];
         let ways = [&["run", "--timeout", "100"][..], &["simulate", "-m", "cenju4"]];
-        // In virtual time, in short, every shape of three ranks.
+        // In virtual time, the short form of the test runs every shape of three ranks only.
         let count = if is_long() || ranks == 3 { 2 } else { 1 };
         for way in &ways[..count] {
             let mut command = Command::new(HIKYAKU);

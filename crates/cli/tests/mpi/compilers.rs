@@ -1,4 +1,4 @@
-//! `mpicc` and its kin, `pkg-config`, and CMake's FindMPI.
+//! Tests of `mpicc` and the other compilers, `pkg-config`, and CMake's FindMPI.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -45,7 +45,7 @@ fn the_compiler_is_the_one_that_is_asked_for() {
     }
 }
 
-/// Runs a program of two ranks.
+/// Runs a program on two ranks.
 fn runs(program: &Path) {
     let output = hikyaku(&["run", "-n", "2"], program);
     assert_success(&output, program);
@@ -76,7 +76,7 @@ fn the_folder_may_be_moved_and_its_name_have_blanks() {
         assert_success(&compiler.arg(&source).arg("-o").arg(&program).output().unwrap(), name);
         runs(&program);
     }
-    // Without a launcher it finds the library where it was compiled, and is one rank.
+    // Without a launcher it finds the library as compiled in, and is one rank.
     let alone = Command::new(&program).env_remove("LD_LIBRARY_PATH").status().unwrap();
     assert_eq!(alone.code(), Some(1), "the sum of one rank is 0");
     fs::remove_dir_all(scratch).unwrap();
@@ -138,8 +138,8 @@ add_test(NAME one COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARG
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A tool that stands in front of one function (MPI 5.0 §15.2) sees every call of it, and nothing
-/// else changes.
+/// A tool that replaces one function (MPI 5.0 §15.2) sees every call of it, and nothing else
+/// changes.
 #[test]
 fn a_preloaded_tool_sees_every_call_of_its_function() {
     let scratch = scratch("tool");

@@ -1,4 +1,4 @@
-//! `hikyaku mpi-coverage`, and the documents that quote it.
+//! Tests of `hikyaku mpi-coverage`, and of the documents that quote it.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! How a job ends: one line in all, and the code that was asked for.
+//! Tests of how a job ends: one line in all, and the requested code.
 
 use std::fs;
 use std::io::Read;
@@ -54,7 +54,7 @@ fn ranks_that_ask_for_codes_are_told_of_a_death() {
     assert_eq!(output.status.code(), Some(137));
 }
 
-/// They go on before anybody can know, and end.
+/// The ranks continue before any of them can detect the mismatch, and end.
 #[test]
 fn ranks_that_name_other_roots_in_their_last_call_hear_it_at_the_end() {
     let calls = [
@@ -80,7 +80,7 @@ fn ranks_hear_of_one_that_ends_before_it_has_sent_what_they_wait_for() {
     assert!(code != Some(0) && code != Some(124), "{code:?}");
 }
 
-/// The code is the one that the program has asked for, so that 0 is a success: all ranks end.
+/// The code is the one that the program asks for, so that 0 is a success. All ranks end.
 #[test]
 fn abort_ends_all_ranks_with_its_code() {
     for (case, asked, code) in [("abort 0", 0, 0), ("abort 7", 7, 7), ("abort 256", 256, 1)] {
@@ -91,8 +91,9 @@ fn abort_ends_all_ranks_with_its_code() {
     }
 }
 
-/// Others may hear of it first, and end the job before it does: then there are two lines. On a busy
-/// machine the launcher may even end it before it has said anything.
+/// Other ranks may detect the failure first, and end the job before the failed rank does: then
+/// there are two lines. On a busy machine the launcher may even end that rank before it reports
+/// anything.
 #[test]
 fn a_rank_that_has_failed_says_why_whoever_is_first() {
     let said: Vec<String> = (0..10)
@@ -107,7 +108,7 @@ fn a_rank_that_has_failed_says_why_whoever_is_first() {
     assert!(said.iter().all(|said| (1..=2).contains(&said.lines().count())), "{said:?}");
 }
 
-/// Each rank is rank 0 of MPI_COMM_SELF: the line says which it is.
+/// Each rank is rank 0 of MPI_COMM_SELF, so the line also gives its rank in the job.
 #[test]
 fn a_rank_of_a_part_is_named_by_its_number_in_the_job() {
     let (line, code) = end("own");
@@ -115,7 +116,8 @@ fn a_rank_of_a_part_is_named_by_its_number_in_the_job() {
     assert_eq!(code, Some(6));
 }
 
-/// As `hikyaku run ... | head -1` does: that ranks miss one that SIGPIPE has ended is no news.
+/// As with `hikyaku run ... | head -1`: SIGPIPE ends a rank, and its peers' errors are not
+/// reported.
 #[test]
 fn a_reader_that_has_seen_enough_hears_nothing_of_peers() {
     let folder = scratch("printing");
@@ -129,7 +131,7 @@ fn a_reader_that_has_seen_enough_hears_nothing_of_peers() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// What nobody sends, and more of what nobody receives than there is room for.
+/// Receives that no rank serves, and more unreceived messages than there is room for.
 #[test]
 fn jobs_end_whatever_is_in_flight() {
     for case in ["open", "unreceived"] {

@@ -1,4 +1,4 @@
-//! The examples of `examples/mpi`, for real and in virtual time.
+//! Tests of the examples in `examples/mpi`, in real and in virtual time.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::support::{
     HIKYAKU, assert_success, compile, has_libfabric, hikyaku, on_hosts, root, scratch, stdout,
 };
 
-/// Every number of ranks gives the answer of one rank to the last bit; so does a simulated machine.
+/// Every number of ranks, and a simulated machine, give the answer of one rank to the last bit.
 #[test]
 fn heat_is_the_serial_answer_bit_by_bit() {
     let scratch = scratch("heat");
@@ -26,7 +26,7 @@ fn heat_is_the_serial_answer_bit_by_bit() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A line for each operation and size, with a time.
+/// There is one line for each operation and size, with a time.
 #[test]
 fn times_tells_the_median_of_each_operation() {
     let scratch = scratch("times");
@@ -48,7 +48,7 @@ fn times_tells_the_median_of_each_operation() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// One process is one rank, whichever of MPI and hikyaku.h it uses.
+/// A process is one rank, whether it uses MPI or hikyaku.h.
 #[test]
 fn shared_variables_and_mpi_are_the_same_rank() {
     let scratch = scratch("shared");

@@ -1,11 +1,12 @@
-//! A neighbour dies: who waits for it is told, in whichever way.
+//! A neighbour dies: the ranks that wait for it get an error, in every kind of call.
 
 use std::fs;
 use std::process::Command;
 
 use crate::support::{HIKYAKU, compile, root, scratch, stderr, stdout};
 
-/// A program in which a rank dies says this and ends by itself, each time with one of these words.
+/// Runs a program in which a rank dies, once with each of these arguments. It prints `said` and
+/// ends by itself.
 fn ends(name: &str, ranks: &str, words: &[&[&str]], said: &str) {
     let folder = scratch(name);
     let program = compile(&root().join("tests/mpi").join(name).with_extension("c"), &folder);
@@ -23,7 +24,7 @@ fn a_kept_exchange_ends_when_a_neighbour_dies() {
     ends("gone", "2", &[&["wait"], &["test"]], "told\n");
 }
 
-/// The copies that other ranks have not received stay until they have.
+/// The copies for the other ranks are kept until they are received.
 #[test]
 fn a_flush_waits_for_the_living_when_a_receiver_dies() {
     ends("flush", "3", &[&["flush"], &["iflush"], &["detach"]], "told\nwhole\n");

@@ -1,4 +1,4 @@
-//! Jobs of MPI that hang, and what is said of each of their ranks.
+//! Reports of MPI jobs that hang, with a line on each rank.
 
 use std::fs;
 

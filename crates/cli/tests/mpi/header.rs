@@ -1,4 +1,4 @@
-//! `mpi.h`: it compiles, and says what that of MPICH says of the same interface.
+//! Tests of `mpi.h`: it compiles, and agrees with MPICH's header for the same interface.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ fn what_lies_beside_the_libraries_is_not_stale() {
     assert_eq!(installed, header().unwrap());
 }
 
-/// The values of constants by a header, as a program finds them.
+/// The values of a header's constants, as a compiled program prints them.
 fn values(header: &Path, scratch: &Path, names: &[&str]) -> BTreeMap<String, i64> {
     let mut source = format!("#include \"{}\"\n#include <stdio.h>\n", header.display());
     source.push_str("int main(void) {\n");
@@ -60,7 +60,7 @@ fn values(header: &Path, scratch: &Path, names: &[&str]) -> BTreeMap<String, i64
     said.lines().map(pair).collect()
 }
 
-/// Names that a header gives values to.
+/// The names for which a header defines values.
 fn named(text: &str) -> Vec<&str> {
     let words = text.lines().filter_map(|line| {
         let line = line.trim();
@@ -103,7 +103,7 @@ fn prototypes(text: &str) -> BTreeMap<String, String> {
         let (head, rest) = line.split_once('(')?;
         let (result, name) = head.rsplit_once(' ')?;
         let is_function = name.starts_with("MPI_") || name.starts_with("PMPI_");
-        // A call within a macro is none.
+        // A call within a macro is not a prototype.
         if !is_function || line.starts_with("typedef") || name.contains('#') {
             return None;
         }

@@ -1,4 +1,4 @@
-//! `mpiexec`, several programs in one job, and launchers that are not ours.
+//! Tests of `mpiexec`, of several programs in one job, and of other launchers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ fn programs_have_their_own_ranks_variables_and_folders() {
     let expected =
         ["0 of 3: one 1 2 yes 0 /", "1 of 3: one 1 2 yes 0 /", "2 of 3: two 1 no 1 /usr"];
     assert_eq!(lines(&output), expected);
-    // Under the other name, with other words.
+    // The same under the other name, with other options.
     let mut other = Command::new(tool("mpirun"));
     other.args(["--allow-run-as-root", "--oversubscribe", "-np", "2", "--bind-to", "none"]);
     other.args(["-x", "C=3", "-l", "sh", "-c", "echo $C"]);
@@ -54,7 +54,7 @@ fn it_ends_as_the_programs_do() {
     }
 }
 
-/// Programs have hosts of their own; the agent runs the daemon on this machine.
+/// Programs have their own hosts. The agent runs the daemons on this machine.
 #[test]
 fn hosts_run_their_programs() {
     let agent = ["-launcher-exec", "sh -c 'exec sh -c \"$1\"'"];
@@ -77,7 +77,7 @@ fn compiled(name: &str) -> (PathBuf, PathBuf) {
     (compile(&root().join("tests/mpi/programs.c"), &scratch), scratch)
 }
 
-/// MPI_APPNUM says which program a rank runs, and all are one world.
+/// MPI_APPNUM is the number of a rank's program, and all programs share one world.
 #[test]
 fn programs_of_mpi_know_their_number() {
     let (program, scratch) = compiled("appnum");
@@ -87,7 +87,7 @@ fn programs_of_mpi_know_their_number() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// MPICH's own launcher starts programs of hikyaku's MPI as one job, and knows their numbers.
+/// MPICH's own launcher starts programs of hikyaku's MPI as one job, and gives them their numbers.
 #[test]
 fn the_launcher_of_mpich_starts_programs() {
     let Some(prefix) = mpich() else { return };
@@ -99,8 +99,8 @@ fn the_launcher_of_mpich_starts_programs() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A program that another launcher has started as one of several, and by which it cannot meet the
-/// others, says so, and ends with code 2.
+/// A program that another launcher has started as one of several, in a way that does not let it
+/// reach the others, reports that and ends with code 2.
 #[test]
 fn a_foreign_launcher_does_not_make_worlds_of_one() {
     let (program, scratch) = compiled("foreign");

@@ -1,5 +1,5 @@
-//! What programs written for MPI meet: the header, the compilers, the launchers, the benchmark, and
-//! the libraries by tests in C. `scripts/mpi.sh` builds them beside the launcher that is tested.
+//! Tests for programs written for MPI: the header, the compilers, the launchers, the benchmark, and
+//! the libraries by tests in C. `scripts/mpi.sh` builds them beside the launcher under test.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! One process is one rank, also when two libraries of it each have a copy of hikyaku.
+//! A process is one rank, even if two of its libraries each have a copy of hikyaku.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{HIKYAKU, assert_success, compile, folder, root, scratch, stderr, stdout};
 
-/// `libhikyaku_c.so`, of the same build as the libraries of MPI.
+/// `libhikyaku_c.so`, from the same build as the MPI libraries.
 fn c_library() -> PathBuf {
     folder();
     let beside = Path::new(HIKYAKU).parent().unwrap();

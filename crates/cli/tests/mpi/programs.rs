@@ -1,5 +1,5 @@
-//! The tests of MPI in C, a folder a chapter, on hikyaku. The long form runs the same binaries on
-//! MPICH too, and all by both binary interfaces, the standard's and MPICH's.
+//! The tests of MPI in C on hikyaku, a folder per chapter. The long form also runs the same
+//! binaries on MPICH, and uses both binary interfaces, the standard's and MPICH's.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,10 +11,10 @@ use crate::support::{
     on_hosts, root, scratch, stderr, stdout,
 };
 
-/// Ranks, and ranks of a virtual node.
+/// Numbers of ranks, and of ranks per virtual node.
 const JOBS: [(u32, u32); 5] = [(1, 1), (2, 2), (5, 5), (3, 1), (4, 2)];
 
-/// What a long test has beside.
+/// Further jobs of a long test.
 const MORE_JOBS: [(u32, u32); 7] = [(2, 1), (3, 3), (4, 4), (8, 8), (7, 3), (8, 4), (16, 16)];
 
 /// The sources of a chapter.
@@ -28,7 +28,7 @@ fn sources(chapter: &str) -> Vec<PathBuf> {
     sources
 }
 
-/// A program says nothing and ends with 0, however many ranks there are.
+/// Checks that a program prints nothing and ends with 0 on these ranks.
 fn passes(program: &Path, ranks: u32, ranks_per_node: u32) {
     let (ranks, ranks_per_node) = (ranks.to_string(), ranks_per_node.to_string());
     passes_as(program, &["run", "-n", &ranks, "--ranks-per-node", &ranks_per_node]);
@@ -41,12 +41,12 @@ fn passes_as(program: &Path, words: &[&str]) {
     assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
 }
 
-/// The same on hosts that are all this machine: what goes between them goes by libfabric.
+/// [`passes`] on hosts that are all this machine: messages between them use libfabric.
 fn passes_on_hosts(program: &Path, hosts: &str) {
     passes_as(program, &on_hosts(hosts));
 }
 
-/// The same binary on MPICH's library of the binary interface that it was compiled for.
+/// [`passes`] for the same binary on MPICH's library of its binary interface.
 fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
     let mut command = Command::new("timeout");
     command.arg("100").arg(prefix.join("bin/mpiexec")).args(["-n", &ranks.to_string()]);
@@ -85,7 +85,7 @@ fn pass(programs: &[PathBuf]) {
     }
 }
 
-/// Not by 8 ranks, as ours: they never give the processor away.
+/// Runs no jobs of 8 ranks: MPICH's ranks never yield the processor.
 fn pass_on_mpich(programs: &[PathBuf], prefix: &Path) {
     for program in programs {
         [1, 2, 3, 4].iter().for_each(|ranks| passes_on_mpich(program, prefix, *ranks));
@@ -137,14 +137,14 @@ fn topologies() {
     chapter("topologies");
 }
 
-/// Communicators, threads and requests by plans that are drawn from seeds.
+/// Communicators, threads and requests in random plans from seeds.
 #[test]
 fn random() {
     chapter("random");
 }
 
-/// All persistent collectives that session queues can do go so, also beside others; and they go on
-/// while nobody calls MPI (TF-10).
+/// All persistent collectives that session queues can do use them, also beside other collectives,
+/// and make progress while no rank calls MPI (TF-10).
 #[test]
 fn tf_10_persistent_collectives_by_session_queues() {
     let folder = scratch("session");
@@ -162,13 +162,13 @@ fn tf_10_persistent_collectives_by_session_queues() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Two nodes of four ranks, all with edges to all of the other, in virtual time: what the machine
-/// carries between them in a round, by the scheme that the info object names, or the job. By FAST
-/// and MRC that is a READY-TO-RECV and the data of each edge, combined one of both each way. The
-/// program checks what comes.
+/// Two nodes of four ranks, each rank with edges to all of the other node, in virtual time. Checks
+/// the messages between the nodes in a round, by the scheme that the info object or the job names:
+/// with FAST and MRC a READY-TO-RECV and the data of each edge, with the combined scheme one of
+/// each kind in each direction. The program checks the received data.
 #[test]
 fn an_info_object_or_the_job_says_how_queues_serve_neighbours() {
-    /// Forms of the collective, each of which makes so many rounds.
+    /// Number of forms of the collective; each makes so many rounds.
     const FORMS: usize = 4;
     let folder = scratch("exchanged");
     let program = compile(&root().join("tests/mpi/exchanged.c"), &folder);
@@ -191,19 +191,19 @@ fn an_info_object_or_the_job_says_how_queues_serve_neighbours() {
         ("rounds", ("none", "combined"), 4),
         ("rounds", ("combined", ""), 4),
         ("rounds", ("mrc", "combined"), 64),
-        // Without a wish edges as long as these go by messages.
+        // Without a chosen scheme, edges of this length would use messages.
         ("long", ("combined", ""), 4),
     ] {
-        // What it takes to make the exchanges is in both numbers.
+        // Both numbers include the messages that set up the exchanges.
         let rounds = crossed(what, schemes, "7") - crossed(what, schemes, "2");
         assert_eq!(rounds, 5 * FORMS * expected, "{what}, {schemes:?}");
     }
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// The same in real time: what queues cannot do, since one rank or each has none left, or no
-/// memory, goes by messages at all ranks; and a scheme that there is not is one line. Regions are a
-/// part of the address space, which is limited, so that they can be filled.
+/// The same in real time. If one rank or every rank has no queue or no memory left, all ranks use
+/// messages. An unknown scheme gives one line. Regions are a limited part of the address space, so
+/// that the test can fill them.
 #[test]
 fn tf_19_exchanges_of_chosen_schemes_without_queues_go_by_messages() {
     let folder = scratch("exchanges");
@@ -228,7 +228,7 @@ fn tf_19_exchanges_of_chosen_schemes_without_queues_go_by_messages() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// A program of no chapter passes with two ranks.
+/// Runs a program that belongs to no chapter on two ranks.
 fn alone(name: &str) {
     alone_as(name, &["run", "-n", "2"]);
 }
@@ -240,7 +240,7 @@ fn alone_as(name: &str, words: &[&str]) {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// In the long form, where the machine has memory for it.
+/// Runs in the long form only, if the machine has enough memory.
 #[test]
 fn a_message_of_a_derived_type_of_more_than_2_gib() {
     if is_long() && has_memory(5 << 20) {
@@ -254,7 +254,7 @@ fn has_memory(needed: u64) -> bool {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let available: u64 = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
     if available < needed {
-        // Not by a macro, whose words the harness keeps to itself.
+        // Not a macro, because the test harness captures their output.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: {available} KiB of memory are available, and {needed} are needed"
@@ -270,7 +270,7 @@ fn functions_that_mpi_3_removed() {
 
 #[test]
 fn ranks_that_poll_on_one_processor_give_it_away() {
-    // The program ties them to one, the first of those that they may use: the same for all.
+    // The program binds the ranks to one processor, the first allowed one: the same for all.
     alone_as("polling", &["run", "-n", "3", "--bind", "none"]);
 }
 

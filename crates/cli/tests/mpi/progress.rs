@@ -1,5 +1,5 @@
-//! A rank with a progress thread goes on while its program computes, and one without does not; the
-//! thread takes nothing while nothing comes, and never keeps a process.
+//! A rank with a progress thread makes progress while its program computes, and one without does
+//! not. The thread uses no time while no messages arrive, and never keeps a process from ending.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -8,15 +8,15 @@ use crate::support::{
     HIKYAKU, compile, has_libfabric, on_hosts, on_wire, root, scratch, stderr, stdout,
 };
 
-/// How the ranks are started.
+/// The command that starts the ranks.
 const HERE: [&str; 4] = [HIKYAKU, "run", "-n", "2"];
 
 fn on_two_hosts() -> Vec<&'static str> {
     [&[HIKYAKU][..], &on_hosts("a:1,b:1")].concat()
 }
 
-/// Sends and completions that are one rank's alone: a provider that moves in calls only, in both
-/// releases that were tried.
+/// A provider that makes progress only in calls, in both releases that were tried. So a rank's
+/// sends and completions depend on its own calls alone.
 const BY_CALLS: &str = "tcp;ofi_rxm";
 
 /// Runs `tests/mpi/progress.c`.
@@ -35,8 +35,8 @@ fn run(start: &[&str], case: &str, has_thread: bool, limit: &str) -> Output {
     output
 }
 
-/// What the rank that computes says: with the thread the other goes on long before the limit;
-/// without it, it never would.
+/// Checks the output of the rank that computes. With the thread, the other rank continues long
+/// before the limit; without it, it never would.
 fn check(start: &[&str], case: &str) {
     for (has_thread, limit, said) in [(true, "60", "in time\n"), (false, "0.7", "late\n")] {
         let output = run(start, case, has_thread, limit);
@@ -59,7 +59,7 @@ fn a_receive_from_another_host_goes_on_while_its_rank_computes() {
     }
 }
 
-/// Each host has a network of its own, and what passes between them goes over a wire.
+/// Each host has a network of its own, and messages between them cross a wire.
 #[test]
 fn messages_over_a_wire_go_on_while_a_rank_computes() {
     let Some(start) = on_wire() else { return };
@@ -74,7 +74,7 @@ fn a_receive_of_the_own_host_goes_on_while_its_rank_computes() {
     check(&HERE, "receive");
 }
 
-/// On one host its partner might put all of it into this rank's ring, and need no answer.
+/// On one host the partner might put all of it into this rank's ring, and need no answer.
 #[test]
 fn a_reduction_goes_on_while_a_rank_computes() {
     if has_libfabric() {
@@ -82,7 +82,7 @@ fn a_reduction_goes_on_while_a_rank_computes() {
     }
 }
 
-/// At the level that this program asks for, nobody expects its functions in another thread.
+/// At this program's level of thread support, it does not expect its functions in another thread.
 #[test]
 fn a_function_of_the_program_runs_in_its_own_thread() {
     let output = run(&HERE, "own", true, "0.7");

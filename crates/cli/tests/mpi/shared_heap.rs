@@ -1,4 +1,4 @@
-//! `hikyaku run --shared-heap` with a program of C.
+//! Tests of `hikyaku run --shared-heap` with a C program.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Building the libraries, compiling C, and running it on hikyaku and on MPICH.
+//! Builds the libraries, compiles C programs, and runs them on hikyaku and on MPICH.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 pub(crate) const HIKYAKU: &str = env!("CARGO_BIN_EXE_hikyaku");
 
-/// The tree.
+/// The root of the source tree.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -34,12 +34,12 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// One of the programs in its `bin`.
+/// A program in that folder's `bin`.
 pub(crate) fn tool(name: &str) -> PathBuf {
     folder().join("bin").join(name)
 }
 
-/// A fresh folder for what a test writes.
+/// A new folder for the files of a test.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
@@ -48,19 +48,19 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Ends a program of a test that reaches past the end of an array of its own: more ranks than its
-/// arrays are for would look like a fault of the library.
+/// Options that end a test program that accesses memory beyond the end of one of its own arrays.
+/// With more ranks than the arrays are for, such an access would look like a fault of the library.
 const CHECKED: [&str; 2] =
     ["-fsanitize=bounds-strict,object-size", "-fsanitize-undefined-trap-on-error"];
 
-/// Compiles a program of C by our `mpicc`.
+/// Compiles a C program with our `mpicc`.
 pub(crate) fn compile(source: &Path, into: &Path) -> PathBuf {
     let program = into.join(source.file_stem().unwrap());
     compile_by(Command::new(tool("mpicc")), source, program)
 }
 
-/// Compiles a program of C for MPICH's own binary interface: with the header of this MPICH, and
-/// linked with our library of that interface.
+/// Compiles a C program for MPICH's own binary interface: with the header of this MPICH, and linked
+/// with our library for that interface.
 pub(crate) fn compile_for_mpich(source: &Path, into: &Path, mpich: &Path) -> PathBuf {
     let program = into.join(source.file_stem().unwrap()).with_extension("mpich");
     let mut compiler = Command::new("cc");
@@ -78,24 +78,24 @@ fn compile_by(mut compiler: Command, source: &Path, program: PathBuf) -> PathBuf
     program
 }
 
-/// `hikyaku` with these words and a program.
+/// Runs `hikyaku` with these arguments and a program.
 pub(crate) fn hikyaku(words: &[&str], program: &Path) -> Output {
     let mut command = Command::new(HIKYAKU);
     command.args(words).arg("--").arg(program).stdin(Stdio::null()).output().unwrap()
 }
 
-/// `run` on hosts that are all this machine.
+/// The arguments of `run` on hosts that are all this machine.
 pub(crate) fn on_hosts(hosts: &str) -> [&str; 5] {
     ["run", "--hosts", hosts, "--launcher-exec", "sh -c 'exec sh -c \"$1\"'"]
 }
 
-/// `run` on two hosts with a rank each, which are network namespaces of this machine with a wire
-/// between them; `None`, which is said: there can be none.
+/// The arguments of `run` on two hosts with a rank each, which are network namespaces of this
+/// machine with a wire between them. `None` if they cannot be created; then it prints the reason.
 pub(crate) fn on_wire() -> Option<Vec<String>> {
     if !has_libfabric() {
         return None;
     }
-    // A program of the tests of whole jobs, which makes hosts and reaches them.
+    // A program from the tests of whole jobs, which creates the hosts and reaches them.
     let reach = Path::new(HIKYAKU).with_file_name("reach");
     let why = match rustix::process::getuid().is_root() {
         false => "hosts are network namespaces, which only root can make",
@@ -108,7 +108,7 @@ pub(crate) fn on_wire() -> Option<Vec<String>> {
             return Some(words.into_iter().map(str::to_owned).collect());
         }
     };
-    // Not by a macro, whose words the harness keeps to itself.
+    // Not a macro, because the test harness captures their output.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
     None
 }
@@ -144,7 +144,7 @@ pub(crate) fn assert_success(output: &Output, what: impl AsRef<OsStr>) {
     );
 }
 
-/// What `make test-all` installs from PyPI: MPICH, so that the tests themselves are proven right.
+/// The MPICH that `make test-all` installs from PyPI, with which the tests themselves are checked.
 pub(crate) fn mpich() -> Option<PathBuf> {
     static MPICH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = MPICH.get_or_init(|| {
@@ -158,7 +158,7 @@ pub(crate) fn mpich() -> Option<PathBuf> {
         is_there().then_some(place)
     });
     if found.is_none() {
-        // Not by a macro, whose words the harness keeps to itself.
+        // Not a macro, because the test harness captures their output.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: no comparison with MPICH; `scripts/mpich.sh target/mpich` installs it"

@@ -1,17 +1,17 @@
-//! Threads that wait when MPI or a rank ends: the line, and what they are told; and a process that
-//! forks while they are in MPI.
+//! Threads that wait when MPI or a rank ends: the reported line, and the error that they get; and a
+//! process that forks while threads are in MPI.
 
 use std::fs;
 use std::process::Command;
 
 use crate::support::{HIKYAKU, compile, root, scratch, stderr, stdout};
 
-/// Runs `tests/mpi/threads.c`; whether it succeeds, and what it says on either way.
+/// Runs `tests/mpi/threads.c`. Returns whether it succeeds, and its output and errors.
 fn run(case: &str, ranks: &str) -> (bool, String, String) {
     run_of("threads.c", case, ranks)
 }
 
-/// The same of another source of `tests/mpi`.
+/// [`run`] for another source of `tests/mpi`.
 fn run_of(source: &str, case: &str, ranks: &str) -> (bool, String, String) {
     let folder = scratch(case);
     let program = compile(&root().join("tests/mpi").join(source), &folder);
@@ -42,14 +42,14 @@ fn a_child_that_is_forked_while_threads_are_in_mpi_gets_an_error() {
     assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
 }
 
-/// As programs with OpenMP do, whatever level they have asked for.
+/// OpenMP programs do this, whatever level of thread support they have asked for.
 #[test]
 fn threads_may_ask_for_the_time_while_another_one_is_in_mpi() {
     let (is_well, out, err) = run_of("asides.c", "time", "2");
     assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
 }
 
-/// The standard lets them at any level of thread support (MPI 5.0 chapters 9 to 11).
+/// The standard allows this at any level of thread support (MPI 5.0 chapters 9 to 11).
 #[test]
 fn threads_may_use_what_is_no_message_while_another_one_is_in_mpi() {
     let (is_well, out, err) = run_of("asides.c", "objects", "2");
@@ -62,7 +62,7 @@ fn threads_that_do_not_take_turns_are_one_line() {
     assert_eq!((is_well, out.as_str()), (false, ""), "{err}");
     let why = "MPI_Sendrecv: another thread is in a call of MPI, and MPI_THREAD_FUNNELED was asked \
                for: ask MPI_Init_thread for MPI_THREAD_MULTIPLE, or have threads take turns";
-    // Ranks may notice at once.
+    // Several ranks may detect it at the same time.
     let is_right = |line: &str| line.contains(why) || line.contains("rank 0 (pid ");
     assert!(!err.is_empty() && err.lines().all(is_right), "{err}");
 }

@@ -1,4 +1,4 @@
-//! Every kind of argument of every function, wrongly: a program that is written from the table, by
+//! Wrong arguments of every kind to every function: runs a program generated from the table, with
 //! both binary interfaces.
 
 use std::fs;
@@ -9,7 +9,7 @@ use hikyaku_mpi_table::{table, wrong_calls};
 
 use crate::support::{HIKYAKU, compile, compile_for_mpich, mpich, root, scratch, stderr, stdout};
 
-/// The program's source, and how many trials it has.
+/// The program's source, and the number of its trials.
 fn source(folder: &Path) -> (PathBuf, usize) {
     let trials = wrong_calls(&table().unwrap());
     let shared = root().join("tests/mpi/wrong.h");
@@ -18,7 +18,7 @@ fn source(folder: &Path) -> (PathBuf, usize) {
     (source, trials.matches("\n    {\"MPI_").count())
 }
 
-/// What is not as it should be of a program on two ranks of ours.
+/// The failed trials of a program on two of our ranks.
 fn wrong_here(program: &Path, trials: usize) -> Vec<String> {
     wrong(trials, |from| {
         let mut launcher = Command::new(HIKYAKU);
@@ -27,13 +27,13 @@ fn wrong_here(program: &Path, trials: usize) -> Vec<String> {
     })
 }
 
-/// The same of calls that end their process.
+/// The failed trials of calls that end their process.
 fn wrong_ends(program: &Path, trials: usize) -> Vec<String> {
     let ends = |when| wrong(trials, |_| Command::new(program).arg(when).output().unwrap());
     ["before", "after", "fatal"].into_iter().flat_map(ends).collect()
 }
 
-/// What is not as it should be. A crash ends the program, which is started behind it again.
+/// The failed trials. If a crash ends the program, it is restarted after the crashed trial.
 fn wrong(trials: usize, run: impl Fn(&str) -> Output) -> Vec<String> {
     let (mut wrong, mut from) = (Vec::new(), 0);
     loop {
@@ -60,7 +60,7 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
     let (source, trials) = source(&folder);
     let program = compile(&source, &folder);
     assert_eq!(wrong_here(&program, trials), Vec::<String>::new());
-    // The right calls are right: another library takes them as well.
+    // The right calls are right for another library too.
     if let Some(prefix) = mpich() {
         let found = wrong(trials, |from| {
             let mut launcher = Command::new("timeout");
@@ -77,7 +77,7 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
 }
 
 /// Before MPI_Init and after MPI_Finalize a call ends its process with one line that names it. So
-/// does a wrong one under MPI_ERRORS_ARE_FATAL, by a line that names rank and argument as well.
+/// does a wrong call under MPI_ERRORS_ARE_FATAL, whose line also names rank and argument.
 #[test]
 fn a_call_that_ends_the_process_says_why_in_a_line() {
     let folder = scratch("early");

@@ -1,4 +1,4 @@
-//! How a job ends when its ranks do: exit codes, the reason, and nothing left.
+//! Tests of how a job ends when its ranks end: exit codes, the reason, and no process left.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -148,7 +148,7 @@ fn bound_ranks_have_one_cpu_each() {
     assert_eq!(stdout(&output), format!("{own}\n{own}\n"));
 }
 
-/// The launcher may raise its own limit on open files; ranks get the one they would have had.
+/// The launcher may raise its own limit on open files; ranks keep the original one.
 #[test]
 fn limits_on_open_files_are_raised_for_the_launcher_only() {
     let limited = |kind: &str| {
@@ -167,7 +167,7 @@ fn limits_on_open_files_are_raised_for_the_launcher_only() {
     assert_eq!(message.lines().count(), 1);
 }
 
-/// Also where the job's memory alone is below it, but not with what the launcher has already.
+/// Even if the job's memory alone fits within the limit, but not beside the launcher's own.
 #[test]
 fn a_limit_on_address_space_is_named() {
     let under_limit = |ranks: u32| {
@@ -187,7 +187,7 @@ fn a_limit_on_address_space_is_named() {
     }
 }
 
-/// The launcher needs more room for its stack than some limits leave, and takes it elsewhere.
+/// The launcher needs more stack than some limits allow, and uses another thread's.
 #[test]
 fn a_small_stack_is_enough() {
     let words = ["-c", "ulimit -s 64; exec \"$@\"", "limited", HIKYAKU, "run", "-n", "2", "true"];

@@ -1,5 +1,5 @@
-//! Jobs of several hosts, whose agent is a script that runs the daemon on this machine: what is
-//! tested is the launcher, the daemons and what they say to each other.
+//! Jobs on several hosts with an agent that is a script and runs the daemon on this machine. They
+//! test the launcher, the daemons and the frames between them.
 
 use std::fs;
 use std::io::Write;
@@ -10,8 +10,8 @@ use rustix::process::Signal;
 
 use super::support::{HIKYAKU, Job, run, sorted, stderr, stdout};
 
-/// The words that name hosts and an agent, which runs this shell script with the host as `$0` and
-/// the daemon's command line as `$1`.
+/// The options that name hosts and an agent. The agent runs this shell script with the host as `$0`
+/// and the daemon's command line as `$1`.
 fn on<'w>(hosts: &'w str, agent: &'w str) -> [&'w str; 4] {
     ["--hosts", hosts, "--launcher-exec", agent]
 }
@@ -27,7 +27,7 @@ fn ranks_of_all_hosts_write_labelled_lines() {
     assert_eq!(sorted(&stdout(&output)), ["[0] 0 of 4", "[1] 1 of 4", "[2] 2 of 4", "[3] 3 of 4"]);
 }
 
-/// libfabric then starts sooner. What is set by hand, to nothing too, stays.
+/// libfabric then starts faster. A value that the user sets, even an empty one, is kept.
 #[test]
 fn ranks_of_a_host_without_infiniband_do_not_look_for_it() {
     let is_there = Path::new("/sys/class/infiniband").exists();
@@ -43,7 +43,7 @@ fn ranks_of_a_host_without_infiniband_do_not_look_for_it() {
     }
 }
 
-/// Neither hosts nor ranks are named: the allocation says both.
+/// The command line names neither hosts nor ranks: the allocation provides both.
 #[test]
 fn an_allocation_of_slurm_names_the_hosts() {
     let asked = std::env::temp_dir().join(format!("hikyaku-asked-{}", std::process::id()));
@@ -132,11 +132,11 @@ fn a_time_limit_and_a_signal_leave_nothing_on_any_host() {
     }
 }
 
-/// The hosts are done before the last output is read, and the agents go on: that is no error.
+/// The hosts are done before the last output is read, and the agents continue: that is no error.
 #[test]
 fn agents_that_linger_change_nothing() {
     let agent = "sh -c 'sh -c \"$1\"; exec sleep 1000'";
-    // More than a pipe holds.
+    // More than the capacity of a pipe.
     let script = "yes 123456789 | head -n 4000";
     let mut job = Job::start(&[], &on("a:1,b:1", agent), script);
     job.wait_for_lines(1);
@@ -157,7 +157,7 @@ fn more_than_sixteen_hosts_start_each_other() {
     assert_eq!(stdout(&output).lines().count(), 40);
 }
 
-/// The agents lose whatever comes behind the greeting.
+/// The agents drop everything after the greeting.
 #[test]
 fn daemons_that_connect_need_agents_for_the_plan_alone() {
     let agent = "sh -c 'sh -c \"$1\" | { sed -u 1q; exec cat > /dev/null; }'";
@@ -187,7 +187,7 @@ fn a_network_that_this_host_is_not_on_is_one_line() {
     assert_eq!(output.status.code(), Some(1), "{line}");
     assert!(line.contains("it has no address in 203.0.113.0/24 (see --daemon-network)"), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
-    // A job of this host alone has no port.
+    // A job on this host alone opens no port.
     let output = run(&[&on("localhost:2", AGENT)[..], &flags].concat());
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
 }

@@ -1,4 +1,4 @@
-//! Standard input belongs to rank 0.
+//! Tests of standard input, which belongs to rank 0.
 
 use std::{
     io::Write,
@@ -41,8 +41,8 @@ fn rank_0_may_stop_reading() {
     assert!(fed.is_err(), "the feeder learns that nobody reads");
 }
 
-/// A terminal: the prompt of rank 0 shows although its line has no end, and what is typed reaches
-/// rank 0 although it is not in the terminal's foreground group.
+/// On a terminal, the prompt of rank 0 is shown although its line has no end, and typed input
+/// reaches rank 0 although it is not in the terminal's foreground group.
 #[test]
 fn a_terminal_is_a_conversation_with_rank_0() {
     let driver = "

@@ -1,5 +1,5 @@
-//! `hikyaku run` as its users meet it: the built program, with shells, Python and core utilities as
-//! ranks. None of them joins the job, so what is tested here is the launcher alone.
+//! Tests of `hikyaku run` from the user's view: the built program, with shells, Python and core
+//! utilities as ranks. None of them joins the job, so this tests only the launcher.
 
 #![allow(clippy::unwrap_used)]
 

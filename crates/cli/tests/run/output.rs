@@ -1,4 +1,4 @@
-//! Output comes out whole, unchanged, and where it belongs.
+//! Tests that output is whole, unchanged, and goes to the right place.
 
 use std::{
     fs::File,
@@ -16,8 +16,8 @@ fn labels_name_the_rank_and_streams_stay_apart() {
     assert_eq!(sorted(&stderr(&output)), ["[0] err", "[1] err", "[2] err"]);
 }
 
-/// Every rank writes numbered lines in pieces that end anywhere; each must come out whole and in
-/// its rank's order.
+/// Every rank writes numbered lines in pieces of any length. Each line must be whole and in its
+/// rank's order.
 #[test]
 fn lines_of_eight_chatty_ranks_are_whole() {
     let program = "
@@ -87,7 +87,7 @@ fn both_streams_into_one_file_keep_their_lines() {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_the_job_quietly() {
-    // Python ignores SIGPIPE, as Rust does: such a program says that it cannot write. The last one
+    // Python ignores SIGPIPE, as Rust does: such a program reports a write error. The last rank
     // does not write, and waits.
     let ignoring = "import os, time\n\
                     while os.environ['HIKYAKU_RANK'] != '3': print('y', flush=True)\n\
@@ -118,8 +118,8 @@ fn output_that_cannot_be_written_is_an_error() {
     assert_eq!(message.lines().count(), 1);
 }
 
-/// What a program wrote to standard error and its exit code, where standard output goes into a full
-/// device, and where its reader has gone before.
+/// The errors and the exit code of a program, first with standard output to a full device, then
+/// with a reader that has gone before.
 fn without_takers(words: &[&str]) -> [(Option<i32>, String); 2] {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let (reader, closed) = std::io::pipe().unwrap();
@@ -173,8 +173,8 @@ for fd in range(3, 1024):
     try: print(os.readlink(f'/proc/self/fd/{fd}'))
     except FileNotFoundError: pass
 ";
-    // Whoever runs the tests may have leaked descriptors of its own, which are passed on as they
-    // would be without a launcher: the launcher gets none.
+    // The process that runs the tests may have leaked descriptors, which the launcher passes on as
+    // they would be without a launcher. So the launcher gets none here.
     let bare = "for fd in /proc/$$/fd/*; do
             n=${fd##*/}; if [ $n -gt 2 ]; then eval \"exec $n>&-\"; fi
         done; exec \"$@\"";

@@ -1,4 +1,4 @@
-//! `hikyaku run --trace`, `hikyaku plan` and `hikyaku run --plan`, as far as the launcher goes.
+//! Tests of the launcher's part in `hikyaku run --trace`, `hikyaku plan` and `hikyaku run --plan`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,20 +6,20 @@ use std::process::Command;
 
 use super::support::{HIKYAKU, run, stderr, stdout};
 
-/// A file of one test, with a content.
+/// A file of one test, with this content.
 fn file(name: &str, content: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, content).unwrap();
     path
 }
 
-/// `hikyaku plan` with these words: exit code, and both streams.
+/// Runs `hikyaku plan` with these arguments. Returns exit code, output and errors.
 fn plan(words: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(HIKYAKU).arg("plan").args(words).output().unwrap();
     (output.status.code(), stdout(&output), stderr(&output))
 }
 
-/// Every rank of 16 gets a hundred packets from the next one, and ten from each of three others.
+/// A trace in which each of 16 ranks gets 100 packets from the next one, and ten from three others.
 fn ring_and_some() -> String {
     let mut text = "hikyaku trace 1\nranks 16\n".to_owned();
     for rank in 0..16 {

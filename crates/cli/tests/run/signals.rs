@@ -1,4 +1,4 @@
-//! Signals to the launcher: they end the job, all of it.
+//! Tests of signals to the launcher: they end the whole job.
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -6,7 +6,7 @@ use super::support::Job;
 
 const SLEEP: &str = "echo ready; exec sleep 1000";
 
-/// A job of three ranks that have all begun.
+/// A job of three ranks that have all started.
 fn job(with: &[&str], script: &str) -> Job {
     let mut job = Job::start(with, &["-n", "3"], script);
     assert_eq!(job.wait_for_lines(3), ["ready"; 3]);
@@ -37,7 +37,7 @@ fn ranks_may_catch_ctrl_c_and_tidy_up() {
     assert_eq!(job.end().0, Some(130));
 }
 
-/// All of it, also when the reader is slower than the ranks' end.
+/// All of the output is written, even if the reader is slower than the end of the ranks.
 #[test]
 fn the_last_words_of_an_interrupted_job_are_written() {
     let speech = "trap 'seq 20000; exit 0' INT; echo ready; while :; do sleep 0.05; done";
@@ -48,8 +48,8 @@ fn the_last_words_of_an_interrupted_job_are_written() {
     assert_eq!(job.end().0, Some(130));
 }
 
-/// The ranks ignore everything that can be ignored, and stop hearing of the first Ctrl-C only by
-/// the second.
+/// The ranks ignore every signal that can be ignored, so the first Ctrl-C does not end them. The
+/// second kills them at once.
 #[test]
 fn a_second_ctrl_c_kills() {
     let stubborn = "trap '' INT TERM; echo ready; while :; do sleep 0.05; done";
@@ -62,7 +62,7 @@ fn a_second_ctrl_c_kills() {
 
 #[test]
 fn what_the_launcher_was_told_to_ignore_stays_ignored() {
-    // As under nohup. SIGTERM then shows that the job was still there.
+    // As under nohup. SIGTERM then proves that the job was still there.
     let mut job = job(&["--ignore-signal=HUP"], SLEEP);
     job.signal(Signal::HUP);
     job.signal(Signal::TERM);
@@ -79,7 +79,7 @@ fn a_launcher_that_is_killed_takes_its_ranks_with_it() {
 
 #[test]
 fn a_blocked_reader_does_not_make_the_launcher_deaf() {
-    // Nobody reads beyond the first lines: pipes and queues fill up and all writing stops.
+    // Only the first lines are read: pipes and queues fill up and all writing stops.
     let mut job = Job::start(&[], &["-n", "3"], "echo ready; exec yes");
     let mut ready = 0;
     while ready < 3 {

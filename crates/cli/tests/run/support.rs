@@ -1,4 +1,4 @@
-//! Starting `hikyaku run`, and finding what it leaves behind.
+//! Helpers that start `hikyaku run` and find the processes it leaves behind.
 
 use std::{
     fs,
@@ -13,16 +13,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub(crate) const HIKYAKU: &str = env!("CARGO_BIN_EXE_hikyaku");
 
-/// How long something that happens soon may take on a machine that is busy with other things.
-/// Reached only by failing tests.
+/// A limit for events that are soon, even on a busy machine. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `hikyaku run` with these words.
+/// Runs `hikyaku run` with these arguments.
 pub(crate) fn run(words: &[&str]) -> Output {
     Command::new(HIKYAKU).arg("run").args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// `hikyaku run` of a shell script.
+/// Runs a shell script with `hikyaku run`.
 pub(crate) fn script(flags: &[&str], script: &str) -> Output {
     run(&[flags, &["--", "sh", "-c", script]].concat())
 }
@@ -50,9 +49,9 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts a shell script as ranks. `with` are words for `env`, which becomes the launcher.
+    /// Starts a shell script as ranks. `with` are arguments for `env`, which becomes the launcher.
     ///
-    /// Signals are back to their defaults first: whoever runs the tests may ignore some.
+    /// First resets all signals to their defaults: the process that runs the tests may ignore some.
     pub(crate) fn start(with: &[&str], flags: &[&str], script: &str) -> Job {
         static JOBS: AtomicU32 = AtomicU32::new(0);
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +79,7 @@ impl Job {
         kill_process(Pid::from_child(&self.launcher), signal).unwrap();
     }
 
-    /// Waits for the launcher's end; its exit code (none if it was killed) and what it wrote to
+    /// Waits for the launcher's end. Returns its exit code (`None` if it was killed) and its
     /// standard error.
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
         let mut text = String::new();
@@ -88,7 +87,7 @@ impl Job {
         (self.launcher.wait().unwrap().code(), text)
     }
 
-    /// Processes of the job, zombies not counted: they have no environment to be found by.
+    /// The processes of the job without zombies, which have no environment to identify them.
     pub(crate) fn survivors(&self) -> Vec<String> {
         let has_mark = |path: &std::path::Path| {
             let environment = fs::read(path.join("environ")).unwrap_or_default();
@@ -116,7 +115,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // Whatever a failing test leaves; the launcher's death ends the ranks.
+        // For the processes of a failing test: the launcher's death ends the ranks.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }

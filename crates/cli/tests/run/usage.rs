@@ -1,8 +1,8 @@
-//! An invalid command line is answered in one clear line and with exit code 2.
+//! Tests that an invalid command line gives one clear line and exit code 2.
 
 use super::support::{HIKYAKU, run, stderr, stdout};
 
-/// Runs it, and checks that it answered as bad usage must.
+/// Runs it, and checks the answer to an invalid command line.
 fn refusal(words: &[&str]) -> String {
     let output = run(words);
     let message = stderr(&output);
@@ -61,7 +61,7 @@ fn flags_that_do_not_exist_or_lack_sense() {
     }
 }
 
-/// Neither a file without end nor a pipe without a writer is waited for.
+/// It waits neither for the end of an endless file nor for the writer of a pipe.
 #[test]
 fn machine_files_that_are_none_are_refused() {
     let pipe = std::env::temp_dir().join(format!("hikyaku-pipe-{}", std::process::id()));
