@@ -44,7 +44,7 @@ impl Dialect for This {
 
     #[inline]
     fn number(_: Object, handle: Handle) -> hikyaku_mpi::Handle {
-        // A pointer beyond 32 bits is not one of ours. The number says the same.
+        // A larger pointer is not one of our handles, and neither is `u32::MAX`.
         hikyaku_mpi::Handle(u32::try_from(handle).unwrap_or(u32::MAX))
     }
 

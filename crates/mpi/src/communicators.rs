@@ -87,8 +87,8 @@ impl Comm {
         }
     }
 
-    /// This rank's place for messages: its rank in the communicator, and in the job if they may
-    /// differ.
+    /// This rank's place for error messages: its rank in the communicator, and in the job if that
+    /// may differ.
     pub(crate) fn own_place(&self) -> String {
         let name = self.name.borrow();
         let name = if name.is_empty() { "a communicator without a name" } else { &name };
@@ -99,7 +99,7 @@ impl Comm {
         }
     }
 
-    /// A copy that is ready for messages.
+    /// This communicator with `inner`, which its messages need. Takes its attributes.
     fn completed(&self, inner: Inner) -> Comm {
         let made = Comm::of(inner, &self.name.borrow(), self.handler.get());
         made.handle.set(self.handle.get());
@@ -374,7 +374,8 @@ impl<D: Dialect> Mpi<D> {
         }
     }
 
-    /// MPI_Comm_split_type. Only virtual nodes, whose ranks share memory, are known of the machine.
+    /// MPI_Comm_split_type. Only (virtual) nodes, whose ranks share memory, are known of the
+    /// machine.
     pub fn comm_split_type(
         &self,
         comm: Rc<Comm>,
@@ -416,8 +417,8 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
-        // Calls for disjoint groups may run at the same time: the first rank of a group is its
-        // color. An intercommunicator joins one group from each side.
+        // A call may create several disjoint groups: the first rank of each is its color. An
+        // intercommunicator joins one group from each side.
         let color = place.and_then(|_| group.ranks.first().copied());
         let color = color.map(|first| if comm.is_inter() { 0 } else { first });
         self.split(&comm, color, place.map_or(0, |at| at as i32), &into)

@@ -144,7 +144,8 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// Fails if the ranks' last calls on a communicator differ. Communicators of sessions stay.
+    /// Fails if the ranks' last calls on a communicator differ. While a session is open, only
+    /// MPI_COMM_WORLD is compared.
     fn compare_last_calls(&self, world: Rc<Comm>) -> Result<(), Failure> {
         let until = world.inner.compared_until();
         let is_last = lock(&self.state.sessions).is_empty();

@@ -23,7 +23,7 @@ use crate::types::Area;
 pub(crate) enum Entry {
     /// A message for which the program can only wait, as for most: it needs no allocation.
     Message(Message),
-    /// A message that arrived before its receive started, or that is from MPI_PROC_NULL.
+    /// A message that was received at the start of its receive, or that is from MPI_PROC_NULL.
     Received(Received),
     /// Any other request.
     Request(Rc<Request>),

@@ -20,7 +20,7 @@ const GENERATION_BITS: u32 = 5;
 const OURS: u32 = 1 << (PLACE_BITS + GENERATION_BITS);
 const OBJECT_SHIFT: u32 = PLACE_BITS + GENERATION_BITS + 1;
 
-/// The number of free places below which no place is reused.
+/// A place is reused only if more than this many are free, or no place can be added.
 const REST: u32 = 64;
 
 /// The objects of one kind that have handles. Their values are small or shared.

@@ -49,7 +49,6 @@ impl Exhibit {
     ///
     /// # Errors
     /// A file cannot be written.
-    /// One cannot be written.
     pub(crate) fn begin<'f>(
         &'f self,
         other: impl Iterator<Item = &'f PathBuf>,

@@ -7,7 +7,6 @@
 //!
 //! Large runs are reduced to a displayable part: the first ranks, a first span of time, the busiest
 //! links. The timeline states what is left out.
-//! busiest links. What is left out is said.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -59,7 +59,7 @@ pub(super) struct HostRanks {
     reading: [bool; 2],
     /// How the job ends, if a rank has reported a reason.
     end: Option<JobEnd>,
-    /// Whether the ranks were sent a signal. A start that fails from then on is not an error.
+    /// Whether the ranks were sent a signal. A start that fails after that is no error of its own.
     is_ending: bool,
     /// Whether the ranks were asked what they wait in.
     has_asked: bool,

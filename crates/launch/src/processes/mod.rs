@@ -306,7 +306,7 @@ impl JobMemory for VirtualMemory<'_> {
     }
 
     fn waiting(&self, rank: u32) -> Option<String> {
-        // If the rank polled last, this call does not show what it waits for.
+        // The entry of a polling loop may be stale: the loop's end is not announced.
         if let Some(wait) = self.stage.registry().wait(rank).filter(|wait| wait.polled.is_none()) {
             return Some(format!("{}, since {} of virtual time", Doing(&wait), wait.since));
         }
