@@ -5,7 +5,7 @@
 //!   Running ────────────────► Grace ───────────────► Asked ───────────────► Killed
 //!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
 //!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
-//!      ├── SIGTERM, nobody reads ───────────────────► Asked
+//!      ├── SIGTERM, reader gone ────────────────────► Asked
 //!      └── time is up, also within Grace ───────────► Asked
 //!                                    any second signal ─────────────────────► Killed
 //! ```

@@ -376,7 +376,7 @@ impl Request {
     }
 }
 
-/// Waits for all requests, even if one fails: the data of the others are part of them. Returns the
+/// Waits for all requests, even if one fails, because they own the data that they send. Returns the
 /// first failure.
 pub(crate) fn wait_for_all<'a>(
     requests: impl IntoIterator<Item = &'a Rc<Request>>,
