@@ -177,7 +177,7 @@ pub(crate) struct Spread {
 // SAFETY: the program promised the memory for the operation, whichever of its threads is in MPI.
 unsafe impl Send for Spread {}
 
-// SAFETY: only its `Pieces` methods change it, and one thread has them.
+// SAFETY: only the pieces that hold it change it, and only one thread has those.
 unsafe impl Sync for Spread {}
 
 impl Pieces for Spread {
