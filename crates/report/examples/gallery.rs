@@ -1,6 +1,6 @@
 //! Every kind of chart, table and text on one page: `cargo run --example gallery > gallery.html`.
 //!
-//! Changes to the style are judged by it. The numbers are made up.
+//! Use it to judge changes to the style. The numbers are made up.
 
 use hikyaku_report::{
     Axis, BarChart, Cell, Chart, LineChart, Page, Series, StackedBars, Table, Unit,

@@ -1,8 +1,8 @@
 //! Results as data, written as a page, a picture, a spreadsheet or a terminal table.
 //!
 //! Benchmarks, the demo and the reproduced experiments hold their results as numbers with units.
-//! This crate writes them as a self-contained HTML page, SVG charts, CSV and aligned text. So no
-//! measuring code formats results, and all reports of the project look alike.
+//! This crate writes them as a self-contained HTML page, SVG charts, CSV and aligned text. So
+//! measuring code never formats results, and all reports of the project look alike.
 //!
 //! Invariants:
 //!

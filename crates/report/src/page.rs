@@ -16,9 +16,9 @@ const PAGE_STYLE: &str = include_str!("page.css");
 
 /// Charts show their data as a table up to this many rows ...
 const MOST_ROWS_SHOWN: usize = 64;
-/// ... and offer it as CSV up to this many; the file of a longer run would be mostly CSV.
+/// ... and offer it as CSV up to this many. Beyond, the file would be mostly CSV.
 const MOST_ROWS_OFFERED: usize = 5000;
-/// From this many sections on a page has a table of contents.
+/// A page with at least this many sections has a table of contents.
 const SECTIONS_FOR_CONTENTS: usize = 4;
 
 const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -28,9 +28,9 @@ const PNG_SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 pub struct Picture<'a> {
     /// The bytes of a PNG file.
     pub png: &'a [u8],
-    /// A description, for readers who do not see it.
+    /// A description for readers who cannot see the picture.
     pub alt: &'a str,
-    /// The text below it.
+    /// The text below the picture.
     pub caption: &'a str,
 }
 
@@ -43,7 +43,7 @@ pub struct Page {
     body: String,
     figures: usize,
     tables: usize,
-    /// The style of elements that few pages have.
+    /// The style of elements that few pages use.
     more_style: &'static str,
 }
 
@@ -137,7 +137,7 @@ impl Page {
         self
     }
 
-    /// Adds a timeline, numbered, as wide as the window, with a list of what it leaves out.
+    /// Adds a timeline, numbered, as wide as the window, with a list of what is omitted.
     pub fn timeline(&mut self, timeline: &Timeline) -> &mut Self {
         self.more_style = TIMELINE_PAGE_STYLE;
         let caption = self.next_figure(&timeline.title);
@@ -257,8 +257,8 @@ fn csv_link(table: &Table, name: &str) -> String {
     )
 }
 
-/// Width and height of a PNG file in pixels, from its first chunk (PNG §11.2.1); `None` if the
-/// bytes do not begin as one. The browser checks the rest.
+/// Width and height of a PNG file in pixels, from its first chunk (PNG §11.2.1). `None` if the
+/// bytes do not begin like a PNG file. The browser checks the rest.
 fn png_size(png: &[u8]) -> Option<(u32, u32)> {
     let header = png.strip_prefix(PNG_SIGNATURE)?.get(4..16)?;
     let word = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);

@@ -2,7 +2,7 @@
 //!
 //! Ticks fall on round numbers: 1, 2, 5 times a power of ten (of the shown prefix, so that bytes
 //! step in KiB), powers of ten, powers of two. Every input gives a domain with a positive extent,
-//! also no data, one value, equal values and hundreds of decades.
+//! even no data, one value, equal values and hundreds of decades.
 
 /// The spacing of the values of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,19 +51,19 @@ impl Scale {
     }
 }
 
-/// The parameters of a domain.
+/// The input of [`ScaleDomain::new`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DomainRequest {
     pub(crate) scale: Scale,
-    /// The prefix in whose multiples linear ticks are counted.
+    /// The unit of linear ticks, a prefix such as Ki.
     pub(crate) factor: f64,
-    /// About how many ticks fit.
+    /// The approximate number of ticks that fit.
     pub(crate) ticks: usize,
-    /// Whether the ends move out to the next ticks, or stay at the data.
+    /// Whether the ends move out to the next ticks or stay at the data.
     pub(crate) round_ends: bool,
 }
 
-/// The extent of an axis and its ticks. `low < high`, ticks ascend and lie within.
+/// The extent of an axis and its ticks. `low < high`; ticks ascend and lie within.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScaleDomain {
     scale: Scale,
@@ -85,7 +85,7 @@ impl ScaleDomain {
         }
     }
 
-    /// Where `value` lies between the ends: 0 at `low`, 1 at `high`.
+    /// The position of `value` between the ends: 0 at `low`, 1 at `high`.
     pub(crate) fn position(&self, value: f64) -> f64 {
         let place = |v: f64| if self.scale.is_logarithmic() { v.log2() } else { v };
         (place(value) - place(self.low)) / (place(self.high) - place(self.low))
@@ -102,8 +102,8 @@ fn nice_step(least: f64) -> f64 {
 fn linear(request: DomainRequest, low: f64, high: f64) -> ScaleDomain {
     let (low, high) = (low / request.factor, high / request.factor);
     let size = low.abs().max(high.abs());
-    // Values that differ by less than a billionth of their size count as equal in a picture; steps
-    // that small would be lost in rounding.
+    // Values that differ by less than a billionth of their size count as equal in a picture.
+    // Rounding would lose such small steps.
     let (low, high) = if high - low > size * 1e-9 && size > SMALLEST {
         (low, high)
     } else if size > SMALLEST {
@@ -112,7 +112,7 @@ fn linear(request: DomainRequest, low: f64, high: f64) -> ScaleDomain {
         (0.0, 1.0)
     };
     let step = nice_step((high - low) / request.ticks.max(1) as f64);
-    // An end moves out to the next tick if requested, or if that is so near that the axis would
+    // An end moves out to the next tick if requested, or if the tick is so near that the axis would
     // seem to stop short of it: 3999 steps end at 4000.
     let reach = if request.round_ends { 1.0 } else { NEAR * (high - low) / step };
     let (down, up) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
@@ -150,15 +150,15 @@ fn logarithmic(request: DomainRequest, low: f64, high: f64) -> ScaleDomain {
     if ticks.len() >= 2 {
         return ScaleDomain { scale, low, high, ticks, even: false };
     }
-    // Less than one step of the logarithm: count in ordinary steps.
+    // The range is less than one step of the logarithm: use linear steps.
     let even = linear(DomainRequest { round_ends: false, ..request }, low, high);
     ScaleDomain { scale, low, high, ticks: inside(&even.ticks, low, high), even: true }
 }
 
 struct Candidates {
-    /// Where an axis may end.
+    /// The values at which an axis may end.
     ends: Vec<f64>,
-    /// Where it may have ticks.
+    /// The values at which it may have ticks.
     ticks: Vec<f64>,
 }
 

@@ -1,7 +1,7 @@
 //! A small writer of SVG: elements, attributes, text; escaped and closed by construction.
 //!
-//! Output is deterministic: attributes come in the order they are given and coordinates have at
-//! most two decimals.
+//! Output is deterministic: attributes keep the order in which they are given, and coordinates have
+//! at most two decimals.
 
 use crate::text::{coordinate, escape_into};
 
@@ -17,7 +17,7 @@ impl Svg {
         Svg::default()
     }
 
-    /// Begins an element; one of the methods of [`SvgElement`] that consume it ends its tag.
+    /// Begins an element. The consuming methods of [`SvgElement`] end its tag.
     pub(crate) fn element(&mut self, name: &'static str) -> SvgElement<'_> {
         self.out.push('<');
         self.out.push_str(name);
@@ -69,7 +69,7 @@ impl Svg {
     }
 }
 
-/// The start tag of an element, until a consuming method ends it.
+/// The start tag of an element. A consuming method ends it.
 #[must_use]
 pub(crate) struct SvgElement<'a> {
     svg: &'a mut Svg,

@@ -5,17 +5,17 @@ use unicode_width::UnicodeWidthStr;
 use crate::text::{escape, one_line};
 use crate::unit::Unit;
 
-/// Columns of a cell that a page does not break.
+/// A cell of at most this many columns is not broken in a page.
 const SHORT: usize = 18;
 
-/// The colour of a word in a page. The word says the same: colour alone carries no meaning.
+/// The colour of a word in a page. The word has the same meaning: colour alone carries none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// As it should be.
+    /// As expected.
     Good,
     /// To be read with care.
     Doubtful,
-    /// Not as it should be.
+    /// Not as expected.
     Bad,
     /// Neither good nor bad.
     Plain,
@@ -44,11 +44,11 @@ pub enum Cell {
     Toned(String, Tone),
     /// A number in the base unit.
     Number {
-        /// The value in the base unit; one that is not finite is shown, and left out of CSV.
+        /// The value in the base unit. A value that is not finite is shown, but omitted from CSV.
         value: f64,
         /// Its unit.
         unit: Unit,
-        /// Digits after the point, or three significant digits.
+        /// Digits after the point; `None` for three significant digits.
         decimals: Option<u8>,
     },
 }
@@ -107,7 +107,7 @@ impl From<f64> for Cell {
     }
 }
 
-/// Rows of cells under a header. Rows may be shorter or longer than the header; missing cells are
+/// Rows of cells under a header. A row may be shorter or longer than the header; missing cells are
 /// empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
@@ -154,10 +154,10 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as CSV (RFC 4180): numbers in full precision and base units, which the header
-    /// names, so that a spreadsheet or script reads exact values.
+    /// The table as CSV (RFC 4180). Numbers have full precision and base units, so that a
+    /// spreadsheet or script reads exact values. The header names the units.
     ///
-    /// A column whose numbers differ in unit has the unit in each cell. Cells that begin like a
+    /// If the numbers of a column differ in unit, each cell has its unit. Cells that begin like a
     /// formula are left as they are: the file states the measured values.
     #[must_use]
     pub fn to_csv(&self) -> String {
@@ -185,8 +185,9 @@ impl Table {
         out
     }
 
-    /// The table as text for a terminal: columns aligned by display width, numbers to the right,
-    /// a rule under the header. Each line ends with a newline and has no trailing blanks.
+    /// The table as text for a terminal. Columns are aligned by display width, numbers to the
+    /// right, with a rule under the header. Each line ends with a newline and has no trailing
+    /// blanks.
     #[must_use]
     pub fn to_text(&self) -> String {
         let display = |cell: &Cell| one_line(&cell.display());
@@ -214,10 +215,10 @@ impl Table {
         out
     }
 
-    /// The table as an HTML `table` element without its caption, which the page numbers.
+    /// The table as an HTML `table` element. The page writes and numbers the caption.
     pub(crate) fn to_html(&self) -> String {
         let numeric = |c: usize| if self.is_numeric(c) { " class=\"n\"" } else { "" };
-        // A name or a number with its unit is not broken.
+        // Short names, and numbers with their unit, are not broken.
         let class = |c: usize, text: &str| match numeric(c) {
             "" if text.width() <= SHORT => " class=\"short\"",
             class => class,
@@ -277,13 +278,14 @@ impl Table {
         self.rows.iter().filter_map(move |row| row.get(column))
     }
 
-    /// A column of numbers and gaps is aligned to the right, as is its title.
+    /// Whether a column holds only numbers and gaps. It is then aligned to the right, as is its
+    /// title.
     fn is_numeric(&self, column: usize) -> bool {
         self.column(column).any(|cell| matches!(cell, Cell::Number { .. }))
             && !self.column(column).any(|c| matches!(c, Cell::Text(_) | Cell::Toned(..)))
     }
 
-    /// The symbol of the base unit that all numbers of a column share, if they do.
+    /// The symbol of the base unit, if all numbers of a column share it.
     fn common_symbol(&self, column: usize) -> Option<&'static str> {
         let mut symbols = self.column(column).filter_map(|cell| match cell {
             Cell::Number { unit, .. } => Some(unit.symbol()),

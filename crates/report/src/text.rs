@@ -1,15 +1,14 @@
 //! Text as marks on a page: escaping, estimated widths, wrapping.
 //!
-//! Strings come from users (program names, file names, series read from files). The output of this
-//! crate is safe at its destination: no markup gets into HTML or SVG, no control sequence into a
-//! terminal.
+//! Strings come from users (program names, file names, series read from files). The output is safe
+//! where it is shown: no markup gets into HTML or SVG, and no control sequence into a terminal.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthStr;
 
 /// Appends `text` to `out` so that HTML and XML read it back as text, in content and in quoted
-/// attributes. Control characters, which XML 1.0 cannot carry at all, become U+FFFD.
+/// attributes. Control characters become U+FFFD, because XML 1.0 cannot carry them.
 pub(crate) fn escape_into(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -25,14 +24,14 @@ pub(crate) fn escape_into(out: &mut String, text: &str) {
     }
 }
 
-/// [`escape_into`] a new string.
+/// Like [`escape_into`], into a new string.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     escape_into(&mut out, text);
     out
 }
 
-/// `text` as one line that a terminal shows without acting on it.
+/// `text` as one line without control characters, so that a terminal only shows it.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -44,12 +43,12 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// The estimated width of `text` in pixels, in a sans-serif face of `size` pixels. The font is not
-/// available here; 0.56 em per column is rather too wide for mixed text.
+/// available here. 0.56 em per column overestimates mixed text slightly.
 pub(crate) fn pixels(text: &str, size: f64) -> f64 {
     text.width() as f64 * size * 0.56
 }
 
-/// The same in bold, where capitals are much wider than other letters.
+/// Like [`pixels`], in bold, where capitals are much wider than other letters.
 pub(crate) fn bold_pixels(text: &str, size: f64) -> f64 {
     let capitals = text.chars().filter(|letter| letter.is_uppercase()).count();
     (text.width() as f64 * 0.6 + capitals as f64 * 0.2) * size
@@ -73,7 +72,7 @@ pub(crate) fn shorten(text: &str, size: f64, width: f64) -> String {
 }
 
 /// `text` broken between words into at most `lines` lines of at most `width` pixels. The last line
-/// is shortened if words are left, as is a word longer than a line.
+/// is shortened if words are left over. So is a word longer than a line.
 pub(crate) fn wrap(text: &str, size: f64, width: f64, lines: usize) -> Vec<String> {
     let mut done: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -90,8 +89,8 @@ pub(crate) fn wrap(text: &str, size: f64, width: f64, lines: usize) -> Vec<Strin
     done.iter().map(|line| shorten(line, size, width)).collect()
 }
 
-/// A coordinate with at most two decimals: a hundredth of a pixel is not visible, and short numbers
-/// keep pages small. A value that is not finite, which no caller produces, becomes 0.
+/// Writes a coordinate with at most two decimals: a hundredth of a pixel is not visible, and short
+/// numbers keep pages small. A value that is not finite becomes 0; no caller produces one.
 pub(crate) fn coordinate(out: &mut String, value: f64) {
     let hundredths = (value * 100.0).round();
     if !hundredths.is_finite() || hundredths == 0.0 {

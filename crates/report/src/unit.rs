@@ -1,13 +1,13 @@
 //! Units of measure, and the written form of a value.
 //!
-//! A value is kept in its base unit; the prefix (ns or µs, KiB or MiB) is chosen here, when it is
-//! written. The default is three significant digits: measurements on a shared machine are not more
-//! exact, and fewer digits make a column easy to read.
+//! A value is kept in its base unit. The prefix (ns or µs, KiB or MiB) is chosen only when the
+//! value is written. The default is three significant digits: measurements on a shared machine are
+//! not more exact, and fewer digits make a column easy to read.
 
-/// The unit of a number. It decides the prefixes, the digits and the symbol of its written form.
+/// The unit of a number. It decides the prefix, the digits and the symbol of the written form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
-    /// A plain number; whole ones are written in full, with thousands separated.
+    /// A plain number. Whole numbers are written in full, with thousands separated.
     #[default]
     Number,
     /// Seconds, written as ps, ns, µs, ms or s.
@@ -69,13 +69,13 @@ const DIGITS: usize = 3;
 impl Unit {
     /// `value` (in the base unit) as text with a fitting prefix and three significant digits.
     ///
-    /// Not a number is `n/a`, an infinity `∞`; zero and whole bytes carry no decimals.
+    /// NaN is `n/a`, infinity `∞`; zero and whole bytes have no decimals.
     #[must_use]
     pub fn format(self, value: f64) -> String {
         self.format_with(value, None)
     }
 
-    /// As [`Unit::format`], with exactly `decimals` digits after the point if it is given.
+    /// Like [`Unit::format`], but with exactly `decimals` digits after the point if given.
     #[must_use]
     pub fn format_with(self, value: f64, decimals: Option<u8>) -> String {
         if let Some(word) = not_finite(value) {
@@ -96,7 +96,8 @@ impl Unit {
         join(&digits, prefix.symbol)
     }
 
-    /// The symbol of the base unit, in which [`crate::Table::to_csv`] writes; empty if it has none.
+    /// The symbol of the base unit, in which [`crate::Table::to_csv`] writes. Empty if there is
+    /// none.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -109,8 +110,8 @@ impl Unit {
         }
     }
 
-    /// The best prefix for `value`: the largest not above it, after rounding, so that 999.9 ns is
-    /// 1.00 µs and not 1000 ns.
+    /// The best prefix for `value`: the largest that is not above the rounded value. So 999.9 ns
+    /// becomes 1.00 µs, not 1000 ns.
     pub(crate) fn prefix(self, value: f64) -> Prefix {
         let table: &[Prefix] = match self {
             Unit::Number => &NUMBER,
@@ -139,8 +140,7 @@ impl Unit {
         join(&trim_zeros(significant(value / prefix.factor)), prefix.symbol)
     }
 
-    /// The labels of evenly spaced ticks, all in one prefix, and that prefix's symbol for the
-    /// axis' title.
+    /// The labels of evenly spaced ticks in one common prefix, and its symbol for the axis title.
     pub(crate) fn even_ticks(self, ticks: &[f64]) -> (Vec<String>, &'static str) {
         let largest = ticks.iter().fold(0.0_f64, |most, tick| most.max(tick.abs()));
         let prefix = self.axis_prefix(largest);
@@ -157,13 +157,13 @@ impl Unit {
         (ticks.iter().map(label).collect(), prefix.symbol)
     }
 
-    /// `value` in the prefix of an axis that ends at `largest`; the axis' title has the symbol.
+    /// `value` in the prefix of an axis that ends at `largest`. The axis title shows the symbol.
     pub(crate) fn on_axis(self, value: f64, largest: f64) -> String {
         let scaled = value / self.axis_prefix(largest).factor;
         if scaled == 0.0 { "0".to_owned() } else { significant(scaled) }
     }
 
-    /// The prefix of an evenly spaced axis that ends at `largest`: counts below 10,000 are short
+    /// The prefix of an evenly spaced axis that ends at `largest`. Counts up to 10,000 are short
     /// enough to be written in full.
     pub(crate) fn axis_prefix(self, largest: f64) -> Prefix {
         match self {
@@ -187,8 +187,8 @@ fn not_finite(value: f64) -> Option<&'static str> {
     }
 }
 
-/// The decimal exponent and the value after rounding to [`DIGITS`] significant digits. It goes
-/// through text, because the formatter rounds correctly where a logarithm would be off by one.
+/// The decimal exponent and the value after rounding to [`DIGITS`] significant digits. This formats
+/// to text and parses it: the formatter rounds correctly where a logarithm would be off by one.
 fn round(value: f64) -> (i32, f64) {
     let text = format!("{value:.*e}", DIGITS - 1);
     let exponent = text.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
@@ -234,7 +234,7 @@ fn trim_zeros(text: String) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Multipliers of plain counts follow directly ("20k"), symbols of units after a space ("20 kB/s").
+/// Multipliers of plain counts follow directly ("20k"); unit symbols follow a space ("20 kB/s").
 fn join(digits: &str, symbol: &str) -> String {
     match symbol {
         "" | "k" | "M" | "G" => format!("{digits}{symbol}"),

@@ -1,10 +1,10 @@
-//! The page as a whole: its structure, that it is self-contained, and that hostile text is escaped.
+//! The page as a whole: it has its structure, is self-contained, and escapes hostile text.
 
 use hikyaku_report::{
     Axis, BarChart, Cell, Chart, LineChart, Page, Picture, Series, StackedBars, Table, Unit,
 };
 
-/// The smallest file whose header is that of a PNG: 2 by 1 pixels.
+/// The smallest bytes with a PNG header: 2 by 1 pixels.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x01\x08\0\0\0\0";
 
 fn page(text: &str) -> String {
@@ -34,7 +34,7 @@ fn page(text: &str) -> String {
     page.to_html()
 }
 
-/// The names of the tags in order, except those inside charts and style.
+/// The tag names in order, except those inside charts and styles.
 fn outline(html: &str) -> Vec<&str> {
     let mut tags = Vec::new();
     let mut chart = false;
@@ -84,7 +84,7 @@ fn a_page_refers_to_nothing_outside_itself() {
     for outside in
         ["http:", "https:", "//", "url(", "@import", "<script", "<link", "<iframe", "<base"]
     {
-        // Base64 may contain any of these by chance only in a longer run; the sample does not.
+        // Base64 may contain one of these by chance, but only in long data; the sample is short.
         assert!(!html.contains(outside), "{outside}");
     }
     let values = |name: &'static str| html.split(name).skip(1);

@@ -88,7 +88,7 @@ impl AxisPlan {
         self.unit.on_axis(value, self.largest)
     }
 
-    /// The width of its labels beside an upright axis.
+    /// The width of the labels of a vertical axis.
     pub(super) fn label_width(&self) -> f64 {
         self.labels.iter().map(|label| pixels(label, LABEL)).fold(0.0, f64::max)
     }
@@ -103,9 +103,9 @@ pub(super) struct ChartFrame {
     pub(super) bottom: f64,
 }
 
-/// The room above a plot for the title of its upright axis.
+/// The room above a plot for the title of its vertical axis.
 pub(super) const HEAD: f64 = 26.0;
-/// The room below a plot for the labels of the lying axis, and for its title too.
+/// The room below a plot: for the labels of the horizontal axis, and for labels and title.
 pub(super) const FOOT_LABELS: f64 = 24.0;
 pub(super) const FOOT: f64 = 44.0;
 
@@ -118,8 +118,8 @@ impl ChartFrame {
         self.bottom - plan.domain.position(value) * (self.bottom - self.top)
     }
 
-    /// Draws the upright axis: grid lines, labels, and the title above, horizontal to be easy to
-    /// read.
+    /// Draws the vertical axis: grid lines, labels, and the title above the plot. The title is
+    /// horizontal, so that it is easy to read.
     pub(super) fn draw_upright(&self, svg: &mut Svg, plan: &AxisPlan) {
         for (&tick, label) in plan.domain.ticks.iter().zip(&plan.labels) {
             let y = self.y(plan, tick);
@@ -130,7 +130,7 @@ impl ChartFrame {
         svg.label("axis-title", "start", (0.0, self.top - 14.0), &title);
     }
 
-    /// Draws the lying axis below the plot. Labels that would touch are left out.
+    /// Draws the horizontal axis below the plot. Omits labels that would touch.
     pub(super) fn draw_lying(&self, svg: &mut Svg, plan: &AxisPlan) {
         svg.line("axis", (self.left, self.bottom), (self.right, self.bottom));
         let mut free_from = f64::NEG_INFINITY;

@@ -1,5 +1,5 @@
-//! Upright bars, grouped by category. They start at zero, because a bar's length is its meaning, so
-//! there is no logarithmic form.
+//! Vertical bars, grouped by category. They start at zero, because the length of a bar is its
+//! meaning. So there is no logarithmic form.
 
 use super::axis::{Axis, AxisPlan, ChartFrame, FOOT_LABELS, HEAD};
 use super::mark::Colour;
@@ -22,7 +22,7 @@ pub struct BarChart {
     pub unit: Unit,
     /// The groups, left to right.
     pub categories: Vec<String>,
-    /// One bar per group: a name and a value per category; not-a-number for a missing bar.
+    /// One bar per group: a name and a value per category. NaN stands for a missing bar.
     pub series: Vec<(String, Vec<f64>)>,
 }
 
@@ -50,7 +50,7 @@ impl BarChart {
         self
     }
 
-    /// The value of a bar; not a number if the series is shorter than the categories.
+    /// The value of a bar; NaN if the series is shorter than the categories.
     fn value(&self, series: usize, category: usize) -> f64 {
         self.series[series].1.get(category).copied().unwrap_or(f64::NAN)
     }
@@ -110,7 +110,7 @@ impl BarChart {
 
     fn draw_group(&self, svg: &mut Svg, frame: &ChartFrame, plan: &AxisPlan, category: usize) {
         let slot = self.slot(frame);
-        // At most a generous thumb wide: two fat blocks are no better than two bars.
+        // A bar is at most 64 pixels wide: wider ones say no more.
         let pitch = (slot * 0.76 / self.series.len() as f64).min(64.0);
         let group = pitch * self.series.len() as f64;
         let start = frame.left + slot * category as f64 + (slot - group) / 2.0;
@@ -138,7 +138,7 @@ impl BarChart {
         }
     }
 
-    /// Draws the names of the groups, and returns the number of lines of the longest.
+    /// Draws the names of the groups. Returns the number of lines of the longest name.
     fn draw_categories(&self, svg: &mut Svg, frame: &ChartFrame) -> usize {
         let slot = self.slot(frame);
         let mut most = 1;

@@ -1,5 +1,5 @@
-//! A diagram: places joined by lines, such as a network. Places with a label are round, others
-//! square.
+//! A diagram: places joined by lines, such as a network. A place with a label is a circle, any
+//! other a square.
 
 use super::{Drawing, LABEL, finish, nothing_to_draw};
 use crate::svg::Svg;
@@ -9,9 +9,9 @@ use crate::text::pixels;
 /// A place of a diagram.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DiagramPlace {
-    /// From left to right, 0 to 1.
+    /// The horizontal position: 0 is left, 1 is right.
     pub x: f64,
-    /// From top to bottom, 0 to 1.
+    /// The vertical position: 0 is the top, 1 is the bottom.
     pub y: f64,
     /// Its text; empty for a plain square.
     pub label: String,
@@ -22,13 +22,13 @@ pub struct DiagramPlace {
 pub struct Diagram {
     /// The title.
     pub title: String,
-    /// The places; one that is not finite is left out, with its lines.
+    /// The places. A place whose coordinates are not finite is omitted together with its lines.
     pub places: Vec<DiagramPlace>,
-    /// Lines, by the numbers of the places they join; a number without a place is left out.
+    /// The lines, as pairs of indices into `places`. A line with an invalid index is omitted.
     pub lines: Vec<(usize, usize)>,
 }
 
-/// Half the side of a square; a circle is as large as its label needs.
+/// Half the side of a square. A circle is as large as its label needs.
 const SQUARE: f64 = 4.0;
 const MARGIN: f64 = 22.0;
 

@@ -16,9 +16,9 @@ pub enum SeriesStyle {
     Line,
     /// Points only.
     Scatter,
-    /// A grey dashed line, with which the others are compared.
+    /// A grey dashed line for comparison with the others.
     Reference,
-    /// Rings in the colour of the text: single values that somebody else has published.
+    /// Rings in the colour of the text: single values from a publication.
     Printed,
 }
 
@@ -29,10 +29,10 @@ pub struct Series {
     pub name: String,
     /// `(x, y)` in the base units of the axes. A point that cannot be drawn breaks the line.
     pub points: Vec<(f64, f64)>,
-    /// Its form.
+    /// The form.
     pub style: SeriesStyle,
-    /// The lowest and highest value that each point may have, drawn as a band behind the line; as
-    /// long as `points`, or empty.
+    /// The lowest and highest value that each point may have, drawn as a band behind the line.
+    /// Empty, or as long as `points`.
     pub band: Vec<(f64, f64)>,
 }
 
@@ -49,13 +49,13 @@ impl Series {
         Series { style: SeriesStyle::Scatter, ..Series::line(name, points) }
     }
 
-    /// Values that somebody else has published, such as those a paper prints.
+    /// Values from a publication, such as those that a paper prints.
     #[must_use]
     pub fn printed(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { style: SeriesStyle::Printed, ..Series::line(name, points) }
     }
 
-    /// A line that the others are compared with, such as the bare hardware.
+    /// A line for comparison with the others, such as the bare hardware.
     #[must_use]
     pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Series { style: SeriesStyle::Reference, ..Series::line(name, points) }
@@ -67,19 +67,19 @@ impl Series {
 pub struct LineChart {
     /// The title.
     pub title: String,
-    /// The lying axis.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The upright axis.
+    /// The vertical axis.
     pub y: Axis,
-    /// The data; colours go by position, references and printed values not counted.
+    /// The data. Colours follow the position; references and printed values do not count.
     pub series: Vec<Series>,
 }
 
-/// Above this many points a line has no markers: they would touch.
+/// A line with more points than this has no markers: they would touch.
 const MOST_MARKERS: usize = 64;
-/// Above this many points a line is drawn thin, so that its ups and downs stay visible.
+/// A line with more points than this is drawn thin, so that its peaks stay visible.
 const MOST_BOLD: usize = 400;
-/// Up to this many series are named at their ends; more need a legend.
+/// Up to this many series are named at the ends of their lines; more need a legend.
 const MOST_DIRECT: usize = 4;
 /// The distance of two lines of text.
 const LEADING: f64 = 15.0;
@@ -123,8 +123,8 @@ impl LineChart {
         self
     }
 
-    /// One row per x if all lines have the same, one per point otherwise. Printed values are beside
-    /// the lines, in rows of their own where no line has a point.
+    /// One row per x if all lines have the same x values, otherwise one row per point. Printed
+    /// values are beside the lines, or in rows of their own where no line has a point.
     pub(super) fn to_table(&self) -> Table {
         let x_of = |series: &Series| -> Vec<u64> {
             series.points.iter().map(|point| point.0.to_bits()).collect()
@@ -144,7 +144,7 @@ impl LineChart {
             }
         }
         let mut table = Table::new(&self.title, header);
-        // Each row's x, and which point of every line it is.
+        // The x of each row, and the index of that point in every line.
         let points = lines.first().map_or(&[][..], |line| &line.points);
         let mut rows: Vec<(f64, Option<usize>)> =
             points.iter().enumerate().map(|(place, point)| (point.0, Some(place))).collect();
@@ -195,7 +195,7 @@ impl LineChart {
         let x_range = extent(shown.iter().flat_map(Runs::points).map(|p| p.0));
         let y_range = extent(
             shown.iter().flat_map(Runs::points).map(|p| p.1).chain(
-                // What a band adds, as far as the axis can show it.
+                // The bounds of the bands, as far as the axis can show them.
                 self.series
                     .iter()
                     .flat_map(|series| series.band.iter().flat_map(|band| [band.0, band.1]))
@@ -208,7 +208,8 @@ impl LineChart {
         let height = (width * 0.38).clamp(220.0, 300.0);
         let y = self.y.plan(y_range, 5, true);
         let left = y.label_width() + 10.0;
-        // Lines run to the edges; points would lie on them.
+        // Lines run to the edges. Points at the edges would lie on the frame, so the ends are
+        // rounded.
         let marks =
             |series: &Series| matches!(series.style, SeriesStyle::Scatter | SeriesStyle::Printed);
         let round_ends = self.series.iter().any(marks);
@@ -260,7 +261,7 @@ impl LineChart {
         self.series.iter().map(split).collect()
     }
 
-    /// The band behind a line: along its upper edge and back along the lower one.
+    /// Draws the band behind a line: along its upper edge and back along the lower one.
     fn draw_band(
         &self,
         svg: &mut Svg,
@@ -333,14 +334,14 @@ fn draw_legend<'a>(svg: &mut Svg, width: f64, named: &[&'a Runs<'a>]) -> f64 {
 
 /// Names set at the right ends of their lines.
 struct EndLabels<'a> {
-    /// The width that they need right of the plot.
+    /// The width that the names need right of the plot.
     margin: f64,
     /// Each series and the height of its name, from the top of the plot.
     offsets: Vec<(&'a Runs<'a>, f64)>,
 }
 
-/// The end labels, if names can be set there: few lines, short names, all lines ending at the
-/// right.
+/// The end labels, if names can be set at the line ends: few lines, short names, and all lines end
+/// at the right.
 fn end_labels<'a>(
     named: &[&'a Runs<'a>],
     x: &AxisPlan,
@@ -362,7 +363,7 @@ fn end_labels<'a>(
         offsets.push((*shown, (1.0 - y.domain.position(last.1)) * height));
     }
     offsets.sort_by(|a, b| a.1.total_cmp(&b.1));
-    // Push overlapping names down, then push up the ones that leave the plot at the bottom.
+    // Push overlapping names down. Then push those that leave the plot at the bottom up again.
     for i in 1..offsets.len() {
         offsets[i].1 = offsets[i].1.max(offsets[i - 1].1 + LEADING);
     }

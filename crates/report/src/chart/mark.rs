@@ -3,15 +3,15 @@
 use crate::svg::{Svg, SvgElement};
 use crate::text::coordinate;
 
-/// The place of a series in the palette. Six colours, then the same six dashed; shapes cycle
-/// independently, so that twelve series can be told apart.
+/// The index of a series in the palette. The palette has six colours, then the same six dashed.
+/// Shapes cycle independently, so that twelve series can be told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Colour(pub(super) usize);
 
 impl Colour {
-    /// The grey of the series that the others are compared with.
+    /// The grey of reference series.
     pub(super) const REFERENCE: Colour = Colour(usize::MAX);
-    /// The ink of values that a paper prints.
+    /// The ink of published values.
     pub(super) const PRINTED: Colour = Colour(usize::MAX - 1);
 
     pub(super) fn class(self) -> String {
@@ -60,9 +60,9 @@ pub(super) fn path(points: &[(f64, f64)]) -> String {
     d
 }
 
-/// The same line with fewer points: where many points of ascending x fall on one pixel column, only
-/// the first, lowest, highest and last of the column are kept. A million steps make a picture of a
-/// few thousand points that looks the same, peaks included.
+/// Reduces the points of a line without changing its picture. Where many points of ascending x fall
+/// on one pixel column, only the first, lowest, highest and last are kept. So a million steps
+/// become a few thousand points, peaks included.
 pub(super) fn thin(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let ascending = points.windows(2).all(|pair| pair[0].0 <= pair[1].0);
     if points.len() < 2000 || !ascending {

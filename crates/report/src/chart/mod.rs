@@ -97,9 +97,8 @@ impl Chart {
         }
     }
 
-    /// The chart as an SVG file of its own, with its title and style inside.
-    /// Its colours are literal, so that every viewer draws them; browsers on a dark screen use
-    /// others.
+    /// The chart as a standalone SVG file, with its title and style inside. Its colours are
+    /// literal, so that every viewer draws them. Browsers on a dark screen use the dark colours.
     #[must_use]
     pub fn to_svg(&self) -> String {
         let drawing = self.draw(FULL_WIDTH);
@@ -134,7 +133,7 @@ impl Chart {
         svg.finish()
     }
 
-    /// The chart as an element of a page, which has its title and style elsewhere.
+    /// The chart as an SVG element of a page, which holds the title and the style.
     pub(crate) fn to_inline_svg(&self, width: f64) -> String {
         let drawing = self.draw(width);
         let mut svg = Svg::new();
@@ -177,7 +176,7 @@ fn extent(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The drawing of a chart without data, which says so.
+/// The drawing of a chart without data: a frame and a text that says so.
 fn nothing_to_draw(width: f64, omitted: usize) -> Drawing {
     let mut svg = Svg::new();
     svg.element("rect")
@@ -190,7 +189,7 @@ fn nothing_to_draw(width: f64, omitted: usize) -> Drawing {
     finish(svg, width, 96.0, omitted)
 }
 
-/// Ends a drawing, with a line about what it leaves out.
+/// Finishes a drawing. Adds a line with the number of omitted values, if any.
 fn finish(mut svg: Svg, width: f64, height: f64, omitted: usize) -> Drawing {
     if omitted == 0 {
         return Drawing { body: svg.finish(), height };

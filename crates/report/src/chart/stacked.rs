@@ -1,5 +1,5 @@
-//! Horizontal bars made of parts, one per row, with the share of each part, such as the time of
-//! ranks.
+//! Horizontal bars, one per row, divided into parts with the share of each part. An example is the
+//! time of ranks.
 
 use super::axis::{Axis, AxisPlan, ChartFrame, FOOT};
 use super::mark::Colour;
@@ -88,7 +88,7 @@ impl StackedBars {
         };
         let labels = widest(&mut self.rows.iter().map(|row| row.0.clone())).min(width * 0.25);
         let totals = widest(&mut self.rows.iter().map(|row| self.unit.format(self.total(&row.1))));
-        // Many ranks get thin bars, so that a page shows them together.
+        // Many bars are drawn thinner, so that a page shows them together.
         let pitch = if self.rows.len() <= 16 { 26.0 } else { 18.0 };
         let frame = ChartFrame {
             left: labels + 10.0,

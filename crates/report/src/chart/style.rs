@@ -1,11 +1,11 @@
-//! The style of charts, in pages and in files of their own.
+//! The style of charts, in pages and in standalone files.
 //!
-//! In a page colours are CSS variables, which follow the reader's choice of a light or a dark
-//! screen. Only browsers know variables: librsvg, CairoSVG and most viewers draw `var(--ink)`
-//! black. So a file has the literal colours of a light screen. Behind them is a media query with
-//! those of a dark one, which viewers ignore.
+//! In a page, colours are CSS variables that follow the reader's choice of a light or dark screen.
+//! Only browsers know variables: librsvg, CairoSVG and most viewers draw `var(--ink)` black. So a
+//! file has the literal colours of a light screen. A media query with the dark colours follows;
+//! viewers ignore it.
 
-/// The style of everything inside a chart; a page includes it once for all its charts.
+/// The style of everything inside a chart. A page includes it once for all its charts.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
 /// The number of series colours; `chart.css` names them `--c0` and so on.
@@ -28,7 +28,7 @@ pub(crate) fn of_file(more: &str) -> String {
     )
 }
 
-/// Expands a rule with the colour of a series into one rule for each.
+/// Expands a rule that uses the series colour into one rule per series.
 fn for_each_series(rule: &str) -> Vec<String> {
     match rule.split_once(" {") {
         Some((selector, body)) if body.contains("var(--c)") => (0..SERIES)
@@ -40,7 +40,7 @@ fn for_each_series(rule: &str) -> Vec<String> {
     }
 }
 
-/// A rule with its variables replaced, by the first palette that has them.
+/// A rule with its variables replaced. The first palette that defines a variable wins.
 fn resolve(rule: &str, palettes: &[&str]) -> String {
     let mut parts = rule.split("var(");
     let mut out = parts.next().unwrap_or_default().to_owned();

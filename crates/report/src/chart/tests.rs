@@ -1,5 +1,5 @@
-//! Guarantees of every kind of chart: well-formed, escaped, deterministic, and defined for data
-//! that is empty, single, equal, huge or not a number.
+//! Guarantees of every kind of chart: the SVG is well-formed, escaped and deterministic, and every
+//! input draws: empty, single, equal, huge and NaN values.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,8 +1,8 @@
 //! The trace event format, for Chrome's tracing view and Perfetto.
 //!
-//! Ranks are threads of one process, links counters of another; messages are flows from the slice
-//! in which they were sent to the slice in which they arrived. Times are in µs, to the picosecond.
-//! One event is one line; events are written one by one, since a run may have millions.
+//! Ranks are threads of one process, links are counters of another. Messages are flows from the
+//! slice in which they were sent to the slice in which they arrived. Times are in µs, to the
+//! picosecond. One event is one line. Events are written one by one, since a run may have millions.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn thread(put: &mut impl FnMut(Value), number: usize, lane: &Lane) {
     put(json!({
         "ph": "M", "name": "thread_sort_index", "pid": RANKS, "tid": number, "args": order
     }));
-    // Viewers nest slices that begin together by order: the longer one first.
+    // Viewers nest slices that begin together by their order: the longer one comes first.
     let mut slices: Vec<&Slice> = lane.slices.iter().collect();
     slices.sort_by(|a, b| a.start.total_cmp(&b.start).then(b.end.total_cmp(&a.end)));
     for slice in slices {
@@ -79,7 +79,7 @@ fn flow(put: &mut impl FnMut(Value), number: usize, message: &Flow) {
     };
     put(event("s", from, sent));
     let mut end = event("f", to, arrived);
-    // It belongs to the slice around it, not to the next one.
+    // Bind the flow to the enclosing slice, not to the next one.
     end["bp"] = json!("e");
     put(end);
 }
@@ -88,7 +88,7 @@ fn counter(put: &mut impl FnMut(Value), (start, end): (f64, f64), link: &Network
     let step = (end - start) / link.busy.len().max(1) as f64;
     let mut last = None;
     for (place, &busy) in link.busy.iter().enumerate() {
-        // A counter keeps its value: only changes are written.
+        // A counter keeps its value, so only changes are written.
         if last.replace(busy) == Some(busy) {
             continue;
         }
@@ -104,7 +104,7 @@ fn name(kind: &str, (process, thread): (u32, usize), name: &str) -> Value {
     json!({ "ph": "M", "name": kind, "pid": process, "tid": thread, "args": { "name": name } })
 }
 
-/// Seconds as µs, to the picosecond; a value that is not finite as 0, because JSON has none.
+/// Seconds as µs, to the picosecond. A value that is not finite becomes 0, because JSON has none.
 fn micro(seconds: f64) -> f64 {
     if seconds.is_finite() { (seconds * 1e12).round() / 1e6 } else { 0.0 }
 }

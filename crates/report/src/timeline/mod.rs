@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A [`Timeline`] is data. It is written as part of a page, as a picture, and as a trace in the
-//! JSON form of Chrome's tracing view and Perfetto ([`Timeline::to_trace`]). The page zooms by
-//! style alone, and so needs no script.
+//! JSON form of Chrome's tracing view and Perfetto ([`Timeline::to_trace`]). The page zooms with
+//! CSS alone and needs no script.
 //!
-//! The caller reduces large runs and lists in `left_out` what is not shown.
+//! The caller reduces large runs and lists in `left_out` what is omitted.
 
 mod json;
 mod view;
@@ -42,9 +42,9 @@ pub struct Timeline {
 /// One rank.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Lane {
-    /// Its name.
+    /// The rank's name.
     pub name: String,
-    /// Its activities, in order; slices of one activity do not overlap.
+    /// The rank's activities, in order. Slices of one activity do not overlap.
     pub slices: Vec<Slice>,
 }
 
@@ -64,13 +64,13 @@ pub struct Slice {
 /// The kinds of activity of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// Its program computes.
+    /// The program computes.
     Computing,
-    /// Its processor works on a message.
+    /// The processor works on a message.
     Calling,
-    /// It waits.
+    /// The rank waits.
     Waiting,
-    /// A named part of the program; other activities lie within.
+    /// A named part of the program. It contains other activities.
     Phase,
 }
 
@@ -92,9 +92,9 @@ pub struct Flow {
     pub from: usize,
     /// Lane of the receiver.
     pub to: usize,
-    /// When it was sent, seconds.
+    /// The time of sending, seconds.
     pub sent: f64,
-    /// When it had arrived, seconds.
+    /// The time of arrival, seconds.
     pub arrived: f64,
     /// Bytes of payload.
     pub bytes: u64,
@@ -103,14 +103,14 @@ pub struct Flow {
 /// A link of the network.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NetworkLink {
-    /// The two ends that it joins.
+    /// The names of both ends.
     pub name: String,
-    /// The share of time that it carried bytes, in each of equal parts of the window.
+    /// The share of time during which the link carried bytes, per equal part of the window.
     pub busy: Vec<f64>,
 }
 
 impl NetworkLink {
-    /// The share of the whole window that it carried bytes.
+    /// The share of the whole window during which the link carried bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.busy.iter().sum::<f64>() / self.busy.len().max(1) as f64
@@ -118,7 +118,7 @@ impl NetworkLink {
 }
 
 impl Timeline {
-    /// The share of the window that all lanes together spent on an activity.
+    /// The share of an activity in the time of all lanes together.
     #[must_use]
     pub fn share(&self, activity: Activity) -> f64 {
         let slices = self.lanes.iter().flat_map(|lane| &lane.slices);

@@ -1,8 +1,8 @@
-//! The timeline as a figure of a page, and as a picture of its own.
+//! The timeline as a figure of a page, and as a standalone picture.
 //!
-//! In a page, lanes are one SVG that is stretched along time only, to 1, 4, 16 or 64 times the
-//! width of its frame, in which it scrolls. Strokes keep their width, and a round cap makes the dot
-//! at the end of a message. Names and times are text beside it and above it, which is not
+//! In a page, the lanes are one SVG that is stretched along time only: to 1, 4, 16 or 64 times the
+//! width of the frame in which it scrolls. Strokes keep their width, and a round cap draws the dot
+//! at the end of a message. Names and times are separate text beside and above it, so they are not
 //! stretched. Radio buttons choose the width, without script.
 
 use super::{Activity, Flow, Lane, NetworkLink, Slice, Timeline};
@@ -21,15 +21,15 @@ pub(crate) const TIMELINE_PAGE_STYLE: &str =
 /// Factors by which time can be stretched.
 const ZOOMS: [u32; 4] = [1, 4, 16, 64];
 
-/// Width of the lanes' own coordinates in a page, stretched to the width of the frame.
+/// The width of the lanes' coordinate system in a page, stretched to the width of the frame.
 const WIDE: f64 = 100_000.0;
 
-/// Of a picture: width of the lanes, room for names at their left, margins.
+/// For a picture: the width of the lanes, the room for names at their left, the margin.
 const PICTURE: f64 = 1080.0;
 const NAMES: f64 = 110.0;
 const MARGIN: f64 = 24.0;
 
-/// Height of a lane with its gap, for few lanes and for many; of a link, of the ruler.
+/// The height of a lane with its gap, for few lanes and for many; of a link; of the ruler.
 const LANE: f64 = 26.0;
 const THIN_LANE: f64 = 13.0;
 const MANY_LANES: usize = 32;
@@ -37,7 +37,7 @@ const LINK: f64 = 12.0;
 const RULER: f64 = 22.0;
 const NOTE: f64 = 14.0;
 
-/// Parts of a lane's height: where its bar begins and ends, and where the line of phases is.
+/// Parts of a lane's height: begin and end of its bar, and of the line of phases.
 const BAR: (f64, f64) = (0.30, 0.90);
 const PHASE: (f64, f64) = (0.08, 0.20);
 
@@ -177,7 +177,7 @@ impl Sheet<'_> {
         self.top + (lane as f64 + part) * self.lane
     }
 
-    /// Draws bars first, messages over them.
+    /// Draws bars first and messages over them.
     fn draw_lanes(&self, svg: &mut Svg) {
         for (number, lane) in self.timeline.lanes.iter().enumerate() {
             for slice in &lane.slices {
@@ -239,7 +239,7 @@ fn draw_link(svg: &mut Svg, link: &NetworkLink, (left, width): (f64, f64), y: f6
         .number("height", LINK - 2.0)
         .tip(&format!("{}: busy {} of the time", link.name, Unit::Fraction.format(link.mean())));
     let step = width / link.busy.len().max(1) as f64;
-    // Adjacent parts that are equally busy to a percent become one strip, which saves most of them.
+    // Adjacent parts that are equally busy to a percent become one strip, to write fewer elements.
     let mut place = 0;
     for run in link.busy.chunk_by(|one, other| percent(*one) == percent(*other)) {
         let (start, length) = (left + step * place as f64, step * run.len() as f64);
@@ -262,7 +262,7 @@ fn percent(part: f64) -> f64 {
     (part * 100.0).ceil()
 }
 
-/// Draws the meaning of a picture's colours, right-aligned at a point.
+/// Draws the legend of a picture's colours, right-aligned at a point.
 fn draw_legend(svg: &mut Svg, (right, y): (f64, f64), links: bool) {
     let link = links.then_some(("busy", "link"));
     let entries = [("waiting", "waiting"), ("calling", "in a call"), ("computing", "computing")];
@@ -281,7 +281,7 @@ fn draw_legend(svg: &mut Svg, (right, y): (f64, f64), links: bool) {
     }
 }
 
-/// The times above the lanes at one zoom; the style shows the chosen one.
+/// The times above the lanes at one zoom. The CSS shows only the chosen ruler.
 fn ruler(window: (f64, f64), zoom: u32) -> String {
     let mut out = format!("<div class=\"ruler at{zoom}\" style=\"height:{RULER}px\">");
     for RulerMark { at, label } in marks(window, 8 * zoom) {
@@ -290,7 +290,7 @@ fn ruler(window: (f64, f64), zoom: u32) -> String {
     out + "</div>\n"
 }
 
-/// The meaning of the colours, as samples.
+/// The legend, as colour samples.
 fn legend(links: bool, phases: bool) -> String {
     let mut entries = vec![
         ("<rect class=\"computing\" y=\"3\" width=\"26\" height=\"10\"/>", "computing"),
@@ -319,9 +319,8 @@ fn legend(links: bool, phases: bool) -> String {
     format!("<p class=\"legend\">{entries}</p>\n")
 }
 
-/// A mark of the ruler: its place, as a share of the window, and its label.
-///
-/// Times along the top: round steps, and labels with as many digits as the step needs.
+/// A mark of the ruler above the lanes: its position, as a share of the window, and its label.
+/// Marks have round steps, and labels have as many digits as the step needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RulerMark {
     pub(super) at: f64,
@@ -337,7 +336,7 @@ pub(super) fn marks((start, end): (f64, f64), count: u32) -> Vec<RulerMark> {
     let step = round_step(length / f64::from(count.max(1)));
     let prefix = Unit::Seconds.prefix(end);
     let digits = (-(step / prefix.factor).log10()).ceil().clamp(0.0, 9.0) as usize;
-    // A whole number of steps may be a rounding error above itself.
+    // Rounding may put a whole number of steps slightly above itself.
     let first = (start / step - 1e-6).ceil().max(0.0) as u64;
     let label = |time: f64| format!("{:.digits$} {}", time / prefix.factor, prefix.symbol);
     (first..first + u64::from(count) * 3)
