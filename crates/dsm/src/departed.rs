@@ -1,14 +1,14 @@
-//! Which ranks are gone: what one rank knows about the deaths of others.
+//! The departed ranks: what one rank knows about the deaths and departures of others.
 
 use crate::geometry::Geometry;
 use crate::word::{READERS_A_WORD, READING};
 
-/// The ranks that died or left. A rank that left in order holds nothing and asks for nothing, but
-/// its memory is still there. A rank that died takes its memory with it, unless another rank of its
-/// node lives.
+/// The ranks that died or left. A rank that left in order holds nothing and requests nothing, but
+/// its memory is still there. The memory of a rank that died is gone, unless another rank of its
+/// node is alive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Departed {
-    /// One bit for each rank that is gone, 64 to a word. Empty while no rank is gone.
+    /// One bit for each rank that is gone, 64 to a word. Empty if no rank is gone.
     gone: Vec<u64>,
     /// One bit for each rank that died.
     died: Vec<u64>,
@@ -38,7 +38,7 @@ impl Departed {
         word(&self.gone, rank / 64) & 1 << (rank % 64) != 0
     }
 
-    /// The gone ranks among those of one word of readers, in the bits that say who reads.
+    /// The gone ranks among those of one word of readers, as bits of [`READING`].
     #[inline]
     pub fn readers(&self, at: u32) -> u64 {
         let shift = at * READERS_A_WORD % 64;
@@ -50,7 +50,7 @@ impl Departed {
         word(&self.died, rank / 64) & 1 << (rank % 64) != 0
     }
 
-    /// Whether all ranks of a node died, and its copies with them.
+    /// Whether all ranks of a node died. Its copies died with them.
     #[inline]
     pub fn node_is_gone(&self, geometry: &Geometry, node: u32) -> bool {
         !self.died.is_empty() && geometry.ranks_of(node).all(|rank| self.has_died(rank))

@@ -1,4 +1,4 @@
-//! Where the words of a variable are stored.
+//! The places of a variable's words.
 //!
 //! ```text
 //!   at the variable's home rank          at every node
@@ -6,17 +6,17 @@
 //!   '----- one line for up to 4 ranks ----'     data                  the copy
 //! ```
 //!
-//! Of the paper's variable, only owner and state lie in the control region (§5.1). The queue of
-//! requests and the set of readers are the "other members"; each has a single place.
+//! Of the paper's variable, only owner and state lie in the control region (§5.1). The request
+//! queue and the set of readers are the "other members"; each has a single place.
 
 use std::sync::Arc;
 
 use crate::word::{FIRST, Head, INITIAL, READERS_A_WORD, Version};
 
-/// Words of a cache line. Words of different variables share no line.
+/// Words of a cache line. Two variables never share a line.
 const LINE_WORDS: u64 = 8;
 
-/// How many ranks and nodes the job has, and which rank this is.
+/// The number of ranks and nodes of the job, and this rank's number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// Ranks of the job.
@@ -27,16 +27,16 @@ pub struct Geometry {
     nodes: u32,
     /// The node of this rank.
     node: u32,
-    /// One less than the number of cells, which is a power of two.
+    /// The number of cells minus one. The number of cells is a power of two.
     mask: u64,
 }
 
-/// Which ranks are on which node.
+/// The placement of ranks on nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum NodePlacement {
-    /// So many on each, one after the other; the last node may have fewer.
+    /// This many consecutive ranks per node; the last node may have fewer.
     Even(u32),
-    /// By rank.
+    /// The node of each rank.
     Listed(Arc<[u32]>),
 }
 
@@ -45,26 +45,26 @@ enum NodePlacement {
 pub enum Word {
     /// [`Head`].
     Head,
-    /// [`Version`] of the newest contents.
+    /// The [`Version`] of the newest contents.
     Latest,
     /// For 32 ranks: one bit each for those that read and, above them, those that want to ask.
     Readers(u32),
-    /// The cell of this index.
+    /// The cell with this index.
     Cell(u32),
-    /// [`Version`] that was last announced to a node: owner change and invalidation in one.
+    /// The [`Version`] last announced to a node: owner change and invalidation in one word.
     Owner(u32),
-    /// [`Version`] that a node's copy holds.
+    /// The [`Version`] that a node's copy holds.
     Held(u32),
 }
 
 impl Geometry {
-    /// The view of one rank, with so many ranks on each node; the last node may have fewer.
+    /// The view of one rank, with this many ranks per node; the last node may have fewer.
     pub fn new(ranks: u32, ranks_per_node: u32, rank: u32) -> Geometry {
         let nodes = ranks.div_ceil(ranks_per_node);
         Geometry::laid_out(NodePlacement::Even(ranks_per_node), (ranks, nodes), rank)
     }
 
-    /// The view of one rank, with the node of each. Nodes are numbered from 0, and each has a rank.
+    /// The view of one rank, given the node of each rank. Nodes are numbered from 0 without gaps.
     pub fn listed(nodes: &[u32], rank: u32) -> Geometry {
         let count = nodes.iter().max().map_or(0, |last| last + 1);
         let ranks = nodes.len() as u32;
@@ -78,7 +78,7 @@ impl Geometry {
         geometry
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     #[inline]
     pub fn nodes(&self) -> u32 {
         self.nodes
@@ -111,19 +111,19 @@ impl Geometry {
         all.filter(move |rank| self.node_of(*rank) == node)
     }
 
-    /// The first rank of each node: its region has the node's words and copy.
+    /// The first rank of each node. Its region holds the node's words and copy.
     pub fn keepers(&self) -> Vec<u32> {
         let mut keepers = vec![self.ranks; self.nodes as usize];
         (0..self.ranks).rev().for_each(|rank| keepers[self.node_of(rank) as usize] = rank);
         keepers
     }
 
-    /// How many words hold the bits of the readers.
+    /// The number of words that hold the readers' bits.
     pub fn reader_words(&self) -> u32 {
         self.ranks.div_ceil(READERS_A_WORD)
     }
 
-    /// How many requests may wait: one of every rank.
+    /// The number of requests that may wait. A rank has at most one.
     pub fn cells(&self) -> u64 {
         self.mask + 1
     }
@@ -138,18 +138,18 @@ impl Geometry {
         (self.rank / READERS_A_WORD, 1 << (self.rank % READERS_A_WORD))
     }
 
-    /// The word and the bit that say that this rank wants to ask.
+    /// The word and the bit by which this rank says that it wants to ask.
     pub fn wanting_bit(&self) -> (u32, u64) {
         let (at, bit) = self.reader_bit();
         (at, bit << READERS_A_WORD)
     }
 
-    /// Words of a variable at its home, rounded up to whole cache lines.
+    /// The words of a variable at its home, rounded up to whole cache lines.
     pub fn home_words(&self) -> u64 {
         (2 + u64::from(self.reader_words()) + self.cells()).next_multiple_of(LINE_WORDS)
     }
 
-    /// The place of a word: an index among the words at home, or among the two at its node.
+    /// The place of a word: an index into the words at home, or into the two at a node.
     pub fn place(&self, word: Word) -> WordPlace {
         match word {
             Word::Head => WordPlace::Home(0),
@@ -179,7 +179,7 @@ fn initial_version() -> u64 {
     Version { position: INITIAL, node: 0, shared: true }.bits()
 }
 
-/// Where a word is stored.
+/// The place of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WordPlace {
     /// At this index of the words at the variable's home.

@@ -1,8 +1,8 @@
 //! Shared variables that travel with their locks: entry consistency, as in Midway and in paper
 //! 001's Fagus.
 //!
-//! A variable is an array bound to a lock. Taking the lock brings the newest contents, and moves
-//! data only if the local copy is old. A protocol says what a rank has to do next. It is a value
+//! A variable is an array bound to a lock. Acquiring the lock brings the newest contents, and moves
+//! data only if the local copy is old. A protocol decides a rank's next operation. It is a value
 //! and performs no operation itself.
 //!
 //! ```text

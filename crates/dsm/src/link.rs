@@ -7,25 +7,25 @@
 //!   datagram ──► number seen? early? ──► messages, in order; an acknowledgement is owed
 //! ```
 //!
-//! One link is one rank's end towards one other rank. It knows neither sockets nor clocks: its
-//! driver passes the time and carries the datagrams.
+//! A link is one rank's end of a connection to one other rank. It knows neither sockets nor clocks:
+//! its driver passes the time and carries the datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most bytes in flight without an acknowledgement. One message of any size is always allowed.
+/// The maximum of unacknowledged bytes in flight. One message of any size is always allowed.
 const WINDOW: usize = 96 << 10;
 
-/// Most messages in flight.
+/// The maximum of messages in flight.
 const MESSAGES: u32 = 64;
 
-/// First timeout for an acknowledgement, nanoseconds: some hundred round trips within a host. A
-/// rank that computes acknowledges nothing meanwhile.
+/// The first timeout for an acknowledgement, nanoseconds: some hundred round trips within a host. A
+/// rank that computes does not acknowledge meanwhile.
 const PATIENCE: u64 = 5_000_000;
 
-/// Longest timeout between two retries of one message, nanoseconds.
+/// The longest timeout between two retries of one message, nanoseconds.
 const PATIENCE_MOST: u64 = 100_000_000;
 
-/// Bytes before a message in its datagram.
+/// The size of the head in front of a message.
 pub const HEAD_BYTES: usize = 24;
 
 /// The head of a datagram, in front of its message.
@@ -35,17 +35,17 @@ pub struct DatagramHead {
     pub key: u64,
     /// The sender.
     pub from: u32,
-    /// The number of the message; 0: no message, only an acknowledgement.
+    /// The number of the message; 0 for an acknowledgement without a message.
     pub number: u32,
-    /// The sender has all messages before this number.
+    /// The sender has received all messages before this number.
     pub expected: u32,
-    /// Bytes of the message: fewer than 2^31.
+    /// The length of the message in bytes, below 2^31.
     pub length: u32,
-    /// Whether the sender has had a multicast datagram of the receiver.
+    /// Whether the sender has received a multicast datagram from the receiver.
     pub hears: bool,
 }
 
-/// In the word of the length: [`DatagramHead::hears`].
+/// The bit of [`DatagramHead::hears`] in the word of the length.
 const HEARS: u32 = 1 << 31;
 
 impl DatagramHead {
@@ -60,7 +60,7 @@ impl DatagramHead {
         bytes
     }
 
-    /// Head and message of a datagram; `None`: it is not ours, or is truncated.
+    /// Decodes the head and the message of a datagram. `None` if it is not ours or truncated.
     pub fn decode(datagram: &[u8]) -> Option<(DatagramHead, &[u8])> {
         let (bytes, message) = datagram.split_first_chunk::<HEAD_BYTES>()?;
         let (key, words) = bytes.split_first_chunk::<8>()?;
@@ -80,31 +80,31 @@ impl DatagramHead {
     }
 }
 
-/// A message to several ranks at once, which leaves its sender in one datagram.
+/// A message to several ranks, sent as one datagram.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MulticastDatagram<'m> {
     /// The key of the group.
     pub key: u64,
     /// The sender.
     pub from: u32,
-    /// Whom it is for.
+    /// The receivers.
     pub to: Vec<MulticastReceiver>,
     /// The message.
     pub message: &'m [u8],
 }
 
-/// A receiver of a multicast datagram: what its own datagram would say.
+/// A receiver of a multicast datagram, with the fields that a datagram to it alone would have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MulticastReceiver {
     /// The rank.
     pub rank: u32,
-    /// The number of the message in the stream to it.
+    /// The number of the message in the stream to this rank.
     pub number: u32,
-    /// The sender has all its messages before this number.
+    /// The sender has received all messages of this rank before this number.
     pub expected: u32,
 }
 
-/// Bytes of a multicast datagram before its receivers, and of each of them.
+/// The size of a multicast datagram's head, and of each receiver in it.
 const MULTICAST_HEAD: usize = 16;
 const RECEIVER_BYTES: usize = 12;
 
@@ -125,7 +125,7 @@ impl<'m> MulticastDatagram<'m> {
         bytes
     }
 
-    /// From bytes; `None`: it is not ours, or is truncated.
+    /// Decodes a multicast datagram. `None` if it is not ours or truncated.
     pub fn decode(datagram: &'m [u8]) -> Option<MulticastDatagram<'m>> {
         let (key, rest) = datagram.split_first_chunk::<8>()?;
         let (from, rest) = rest.split_first_chunk::<4>()?;
@@ -148,7 +148,7 @@ impl<'m> MulticastDatagram<'m> {
 struct UnacknowledgedMessage {
     number: u32,
     message: Vec<u8>,
-    /// When it is due to be sent or retried; 0: at once.
+    /// The time when it is due to be sent or retried; 0 for at once.
     due: u64,
     patience: u64,
 }
@@ -162,7 +162,7 @@ pub struct LinkCounts {
     pub again: u64,
     /// Acknowledgements sent.
     pub acknowledged: u64,
-    /// Messages received twice.
+    /// Messages received more than once.
     pub doubled: u64,
 }
 
@@ -213,9 +213,9 @@ impl MessageStream {
         }
     }
 
-    /// The next datagram to be sent now: its number, what it acknowledges, and its message. With
-    /// nothing but an acknowledgement to send, the number is 0 and the message empty. Times are
-    /// nanoseconds of one clock that is past 0.
+    /// The next datagram to be sent now: its number, the number that it acknowledges, and its
+    /// message. If only an acknowledgement is due, the number is 0 and the message empty. Times are
+    /// nanoseconds of one clock, and greater than 0.
     pub fn poll(&mut self, now: u64) -> Option<(u32, u32, &[u8])> {
         if let Some(sent) = self.sent.iter_mut().find(|sent| sent.due <= now) {
             if sent.due == 0 {
@@ -235,7 +235,7 @@ impl MessageStream {
         None
     }
 
-    /// Handles a datagram; `take` receives the messages that are now in order.
+    /// Handles a datagram. `take` receives the messages that are now in order.
     pub fn arrive(
         &mut self,
         number: u32,
@@ -256,7 +256,7 @@ impl MessageStream {
             return;
         }
         if number - self.expected >= MESSAGES {
-            // No correct sender is so far ahead.
+            // A correct sender is never so far ahead.
             return;
         }
         self.early.insert(number, message.to_vec());
@@ -266,12 +266,12 @@ impl MessageStream {
         }
     }
 
-    /// Whether everything that was sent has been acknowledged.
+    /// Whether all messages have been sent and acknowledged.
     pub fn is_quiet(&self) -> bool {
         self.sent.is_empty() && self.waiting.is_empty()
     }
 
-    /// The other end is gone: nothing is sent any more.
+    /// Closes the stream, because the other end is gone. Nothing is sent any more.
     pub fn close(&mut self) {
         (self.sent, self.waiting, self.owes) = (VecDeque::new(), VecDeque::new(), false);
     }

@@ -1,4 +1,4 @@
-//! How an array is divided among variables: as a whole, by rows or by tiles, each acquired alone.
+//! The division of an array into variables: whole, by rows or by tiles. Each is acquired alone.
 //!
 //! ```text
 //!   Whole          Rows(2)             Tiles(2, 3)
@@ -11,15 +11,15 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// How an array is divided into parts. Each part is a variable of its own.
+/// The division of an array into parts. Each part is a variable of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Parts {
     /// One part.
     #[default]
     Whole,
-    /// This many rows (indices of the first dimension) a part; the last may have fewer.
+    /// This many rows (indices of the first dimension) per part; the last part may have fewer.
     Rows(u64),
-    /// This many rows and columns a part, of a two-dimensional array; the parts at the far edges
+    /// This many rows and columns per part of a two-dimensional array; the parts at the far edges
     /// may have fewer.
     Tiles(u64, u64),
 }
@@ -34,32 +34,32 @@ impl fmt::Display for Parts {
     }
 }
 
-/// Where a part lies.
+/// The place and shape of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartExtent {
-    /// Its first element, in memory.
+    /// The index of the part's first element in memory.
     pub start: u64,
-    /// How many elements.
+    /// The number of elements.
     pub length: u64,
-    /// Its first index along each dimension of the array.
+    /// The part's first index along each dimension of the array.
     pub origin: Vec<u64>,
-    /// Its shape.
+    /// The shape of the part.
     pub shape: Vec<u64>,
 }
 
-/// Why an array cannot be divided in this way.
+/// The reasons why an array cannot be divided.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PartsError {
     /// The array has no elements.
     #[error("an array of shape {0:?} has no elements")]
     Empty(Vec<u64>),
-    /// More elements than can be counted.
+    /// The array has more elements than can be counted.
     #[error("an array of shape {0:?} has more elements than can be counted")]
     TooLarge(Vec<u64>),
-    /// A part of no rows or no columns.
+    /// A part would have no rows or no columns.
     #[error("{0} cannot be: a part has at least one row and one column")]
     NoRows(Parts),
-    /// Tiles of an array that does not have two dimensions.
+    /// Tiles need an array of two dimensions.
     #[error("an array of {0} dimensions has no tiles: it takes two")]
     NotTwo(usize),
 }
@@ -99,17 +99,17 @@ impl Division {
         &self.shape
     }
 
-    /// How it is divided.
+    /// The division into parts.
     pub fn parts(&self) -> Parts {
         self.parts
     }
 
-    /// Elements of the array.
+    /// The number of elements of the array.
     pub fn elements(&self) -> u64 {
         self.elements
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub fn count(&self) -> u64 {
         match self.parts {
             Parts::Whole => 1,
@@ -124,7 +124,7 @@ impl Division {
         self.shape.first().copied().unwrap_or(1)
     }
 
-    /// First element in memory and length of an existing part.
+    /// The first element in memory and the length of a part. The part must exist.
     #[inline]
     pub fn extent(&self, index: u64) -> (u64, u64) {
         match self.parts {
@@ -133,7 +133,7 @@ impl Division {
         }
     }
 
-    /// Where a part lies; `None` if no part has this index.
+    /// The place and shape of a part; `None` if no part has this index.
     pub fn part(&self, index: u64) -> Option<PartExtent> {
         if index >= self.count() {
             return None;
@@ -154,7 +154,7 @@ impl Division {
                 let row = self.elements / self.rows();
                 let (from, count) = cut(index, rows, self.rows());
                 (part.start, part.length) = (from * row, count * row);
-                // An array without dimensions has one row, and no index for it.
+                // An array without dimensions has one row, and no index along it.
                 if let (Some(origin), Some(length)) =
                     (part.origin.first_mut(), part.shape.first_mut())
                 {

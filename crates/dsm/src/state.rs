@@ -1,11 +1,11 @@
-//! The four states of paper 001 (§3.3): what a node may do with its copy.
+//! The four states of paper 001 (§3.3): the rights of a node on its copy.
 
 use crate::word::{AccessKind, Version};
 
-/// What a node may do with its copy of a variable.
+/// The rights of a node on its copy of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CopyState {
-    /// Acquired for writing. No other node has the variable.
+    /// Acquired for writing. No other node holds the variable.
     Wlock,
     /// Acquired for reading. Other nodes may read it too.
     Rlock,
@@ -19,7 +19,7 @@ impl CopyState {
     /// The state of a node that acquired the variable as `acquired`, whose copy holds the version
     /// `held`, and to which the version `owner` was announced.
     ///
-    /// What the node does itself and what others write to it are two words, so an invalidation
+    /// The node's own state and the announcements of other nodes are two words, so an invalidation
     /// cannot take away a lock (FG-21).
     pub fn of(acquired: Option<AccessKind>, held: Version, owner: Version) -> CopyState {
         match acquired {
@@ -57,7 +57,7 @@ mod tests {
         let table = [
             (Some(AccessKind::Write), 0, CopyState::Wlock, true, true, false),
             (Some(AccessKind::Read), 5, CopyState::Rlock, true, false, false),
-            // An invalidation arrives while it reads. It goes on reading (FG-21).
+            // An invalidation arrives while the node reads. The node continues to read (FG-21).
             (Some(AccessKind::Read), 4, CopyState::Rlock, true, false, false),
             (None, 5, CopyState::Clean, false, false, false),
             (None, 4, CopyState::Dirty, false, false, true),

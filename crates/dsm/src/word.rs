@@ -14,15 +14,15 @@
 //! rank that checks for readers sees both at no further cost.
 //!
 //! A *position* numbers the turns of one variable, from [`FIRST`] on. It is the ticket of a waiting
-//! rank and the version of what a writer wrote. All other words have it in their upper bits, so the
-//! later of two is the larger word, and an atomic maximum keeps the later one. That closes the race
-//! of two owner changes of which the older arrives last. 46 bits last for eighty days at ten
-//! million turns a second.
+//! rank, and the version that a writer wrote. All words but the readers' have it in their upper
+//! bits, so the later of two words is the larger one, and an atomic maximum keeps it. That closes
+//! the race of two owner changes of which the older one arrives last. 46 bits last for eighty days
+//! at ten million turns a second.
 
-/// Most ranks, and most nodes, that a word can name.
+/// The maximum number of ranks, and of nodes, that a word can name.
 pub const RANKS_MOST: u32 = 1 << RANK_BITS;
 
-/// The version of zeros, which every copy holds at first.
+/// The version of the initial zeros in every copy.
 pub const INITIAL: u64 = 1;
 
 /// The first turn.
@@ -41,7 +41,7 @@ pub const READERS_A_WORD: u32 = 32;
 /// The bits of the ranks that read, in a word of readers.
 pub const READING: u64 = (1 << READERS_A_WORD) - 1;
 
-/// Most variables of a job.
+/// The maximum number of variables of a job.
 pub const VARIABLES_MOST: u64 = CONTROL_REGION / CONTROL_BYTES;
 
 const RANK_BITS: u32 = 12;
@@ -64,31 +64,31 @@ fn flags_of(word: u64) -> u64 {
     word & ((1 << FLAG_BITS) - 1)
 }
 
-/// What a variable is wanted for.
+/// The kind of access to a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessKind {
-    /// To read it, beside other readers.
+    /// Reading, beside other readers.
     Read,
-    /// To read and write it, alone.
+    /// Reading and writing, alone.
     Write,
 }
 
-/// What may be wrong with contents because a rank died.
+/// Possible damage of the contents, because a rank died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// The rank that died.
     pub victim: u32,
-    /// Whether they are those of an earlier write, because newer ones died with their only copy.
-    /// Otherwise they may be in the middle of an update.
+    /// Whether the contents are those of an earlier write, because newer ones died with their only
+    /// copy. Otherwise they may be in the middle of an update.
     pub stale: bool,
 }
 
-/// Whose turn it is.
+/// The turn at the head of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// The turn. Every earlier request has ended, or reads.
+    /// The turn. Every earlier request has ended or is reading.
     pub position: u64,
-    /// What was lost and has not been written again.
+    /// The damage that has not been overwritten by a new write.
     pub mark: Option<Mark>,
 }
 
@@ -119,13 +119,13 @@ impl Head {
 /// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequestPhase {
-    /// It waits, or has its turn and has changed nothing.
+    /// It waits, or it has its turn and has changed nothing.
     Waiting,
     /// It has its turn and may be writing.
     Entered,
-    /// Its rank cancelled it, and may take it up again.
+    /// Its rank cancelled it and may take it up again.
     Gone,
-    /// Others pass over it, whatever its rank does.
+    /// Other ranks pass it, whatever its rank does.
     Buried,
     /// Its rank has released the variable and keeps the turn until another rank asks for it.
     Kept,
@@ -134,11 +134,11 @@ pub enum RequestPhase {
 /// The request for one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestCell {
-    /// The turn; a cell of an earlier one is free.
+    /// The turn. A cell with an earlier turn is free.
     pub position: u64,
     /// The rank that asked.
     pub rank: u32,
-    /// What it wants to do.
+    /// The access that the rank wants.
     pub kind: AccessKind,
     /// Its phase.
     pub phase: RequestPhase,
@@ -188,8 +188,8 @@ impl Version {
     /// The bit of [`Version::shared`]. It is above the bits of a kept version.
     pub const SHARED: u64 = 1 << (FLAG_BITS - 1);
 
-    /// Bits of `held` for a version that its writer keeps: it keeps it; it is inside again; another
-    /// rank has asked for it.
+    /// Bits of `held` for a version that its writer keeps: kept, inside again, and asked for by
+    /// another rank.
     pub const KEPT: u64 = 1;
     /// See [`Version::KEPT`].
     pub const INSIDE: u64 = 2;
@@ -249,7 +249,7 @@ mod tests {
         let early = Version { position: 5, node: RANKS_MOST - 1, shared: true };
         let late = Version { position: 6, node: 0, shared: false };
         assert!(late.bits() > early.bits());
-        // A copy that was found torn sorts above what its writer wrote.
+        // A copy that was found torn sorts above the version that its writer wrote.
         let kept = Version { position: 5, node: 0, shared: false }.bits() | Version::KEPT;
         let torn = Version { position: 5, node: 0, shared: true }.bits();
         assert!(torn > (kept | Version::INSIDE | Version::ASKED) && kept < late.bits());

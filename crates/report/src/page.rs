@@ -230,7 +230,8 @@ impl Page {
         let caption = self.next_figure(picture.caption);
         let content = match png_size(picture.png) {
             Some((width, height)) => {
-                // Fields of a few cells are data, one square per cell; smoothing would falsify it.
+                // Images below 400 by 400 pixels are data, one square per cell. Smoothing would
+                // falsify them.
                 let class = if width.max(height) < 400 { " class=\"cells\"" } else { "" };
                 format!(
                     "<img{class} width=\"{width}\" height=\"{height}\" alt=\"{}\" \

@@ -1,18 +1,18 @@
-//! What a protocol asks of its driver, and what it answers.
+//! The requests of a protocol to its driver, and the results of an acquisition.
 
 use crate::geometry::Word;
 use crate::word::Mark;
 
-/// One atomic operation on one word. The answer is the value before.
+/// An atomic operation on one word. The answer is the word's old value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WordOp {
-    /// Reads it, with everything that its writer did before.
+    /// Loads the word. Everything that its writer did before is visible.
     Load,
     /// Stores this value.
     Swap(u64),
     /// Stores `new` if the word is `expected`.
     CompareSwap {
-        /// The value that must be there.
+        /// The expected value.
         expected: u64,
         /// The value to store.
         new: u64,
@@ -45,62 +45,62 @@ impl WordOp {
     }
 }
 
-/// Whether a request may wait.
+/// Whether a request may wait for other ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Patience {
-    /// Until its turn comes, or it is cancelled.
+    /// It waits until its turn comes or until it is cancelled.
     Wait,
-    /// It does not wait for other ranks.
+    /// It does not wait.
     Try,
 }
 
-/// What to do next. The answer is 0 unless the variant says otherwise.
+/// The next step for the driver. The answer is 0 unless the variant says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Perform this operation on this word. The answer is its old value.
+    /// Perform this operation on this word. The answer is the word's old value.
     Access(Word, WordOp),
-    /// Fetch the contents from the copy of that node into the copy of this one. The answer is 0, or
-    /// 1 if that copy cannot be reached any more.
+    /// Copy the contents from that node's copy into this node's copy. The answer is 0, or 1 if that
+    /// copy is no longer reachable.
     Copy {
         /// The node.
         from: u32,
     },
-    /// Wait. Polling again is allowed at any time. Another rank wakes this one when its turn may
-    /// have come, and the driver wakes it when it learns of a death.
+    /// Wait. The driver may poll again at any time. Another rank wakes this one when its turn may
+    /// have come. The driver wakes it when it learns of a death.
     Wait,
-    /// Let others ask first, which takes them a few operations; then poll. No rank wakes this one.
-    /// The driver may end it: [`Direct::insist`](super::Direct::insist).
+    /// Let other ranks ask first, which takes them a few operations, then poll. No rank wakes this
+    /// one. The driver may end the wait: [`Direct::insist`](super::Direct::insist).
     StandBack,
-    /// Wake this rank if it sleeps: its turn may have come. The driver looks up the dead ranks
-    /// afterwards, before [`Direct::next`](super::Direct::next), because the rank may have died
-    /// meanwhile.
+    /// Wake this rank if it sleeps: its turn may have come. The rank may have died meanwhile. So
+    /// the driver updates the set of dead ranks after the wake and before
+    /// [`Direct::next`](super::Direct::next).
     Wake(u32),
-    /// The variable may be used.
+    /// The variable has been acquired.
     Entered(EntryResult),
-    /// It may not be used, and the request is over.
+    /// The request is over without the variable.
     Refused(Refusal),
-    /// It has been released, or the request has been cancelled.
+    /// The variable has been released, or the request has been cancelled.
     Released,
 }
 
-/// The result of entering a variable.
+/// The result of an acquisition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryResult {
     /// Whether the contents were fetched.
     pub moved: bool,
-    /// What is wrong with the contents, if a rank died.
+    /// The damage of the contents, if a rank died.
     pub mark: Option<Mark>,
     /// The turn.
     pub position: u64,
 }
 
-/// Why a variable could not be entered.
+/// The reasons why a variable was not acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Other ranks hold it.
+    /// Other ranks hold the variable.
     Busy,
-    /// A rank died while it held it.
+    /// A rank died while it held the variable.
     Lost(Mark),
-    /// Its words hold what no rank writes: a process has overwritten them.
+    /// The words hold values that no rank writes: a process has overwritten them.
     Overwritten,
 }

@@ -1,4 +1,4 @@
-//! The protocols, as values: given the last answer, they say what to do next.
+//! The protocols, as values: given the last answer, they return the next step.
 //!
 //! ```text
 //!   request(Write) ──► next ──► Access(word, operation) ──► the driver performs it
@@ -7,12 +7,12 @@
 //!   release ──► next ──► ... ──► Released
 //! ```
 //!
-//! [`Direct`] is driven so, and needs no help of another rank. [`Mailbox`] is the paper's two
-//! protocols, in which owners answer messages. It says what to send.
+//! [`Direct`] is driven like this, and needs no help of another rank. [`Mailbox`] holds the paper's
+//! two protocols, in which owners answer messages. It returns the messages to send.
 //!
-//! They know words, nodes and copies, but not memory, messages or time. The same value is driven
-//! over shared memory, over a simulated machine, and through every interleaving by the explorer in
-//! `tests/`.
+//! The protocols know words, nodes and copies, but not memory, messages or time. The same value is
+//! driven over shared memory, over a simulated machine, and through every interleaving by the
+//! explorer in `tests/`.
 
 mod action;
 pub mod direct;

@@ -8,7 +8,8 @@ use crate::protocol::{Action, WordOp};
 use crate::word::{AccessKind, Head, Mark, Version};
 
 impl Direct {
-    /// The turn has come. A single node has a single copy, which is the newest.
+    /// Begins with the contents, when the turn has come. A single node has a single copy, which is
+    /// the newest.
     #[inline]
     pub(super) fn contents(&mut self) -> Action {
         if !self.alone() {
@@ -20,7 +21,7 @@ impl Direct {
         }
     }
 
-    /// Handles the next answer, from here to the end of the request, and while releasing.
+    /// Handles the next answer from here to the end of the request, and while releasing.
     pub(super) fn next_of_contents(&mut self, answer: u64, departed: &Departed) -> Action {
         let own = Word::Held(self.geometry.node());
         match self.state {
@@ -30,12 +31,12 @@ impl Direct {
                 self.state = Pending::Copied;
                 Action::Copy { from: self.latest.node }
             }
-            // The node went while its copy was being read: the newest copy is searched again.
+            // The node went away while its copy was being read: search for the newest copy again.
             Pending::Copied if answer != 0 => self.contents(),
             Pending::Copied => {
                 self.moved = true;
                 if self.kind == AccessKind::Write {
-                    // It stays invalid while it is written.
+                    // The copy stays invalid while it is written.
                     return self.tell(0);
                 }
                 self.access(Pending::Fetched, own, WordOp::Swap(self.latest.bits()))
@@ -77,8 +78,8 @@ impl Direct {
         match (clean, self.kind) {
             (true, AccessKind::Read) => self.begin_reading(),
             (true, AccessKind::Write) => self.access(Pending::Writing, own, WordOp::Swap(0)),
-            // This node has the newest contents, but its copy is an older one: its writer died.
-            // TurnRecovery has marked the head, and the copy is taken as it is.
+            // This node has the newest contents, but its copy is older: its writer died.
+            // TurnRecovery has marked the head, and the copy is used as it is.
             (false, _) if self.latest.node == self.geometry.node() => match self.kind {
                 AccessKind::Write => self.access(Pending::Writing, own, WordOp::Swap(0)),
                 AccessKind::Read => self.begin_reading(),
@@ -87,8 +88,9 @@ impl Direct {
         }
     }
 
-    /// Announces the owner change to the nodes from `node` on, which makes their copies old. A rank
-    /// that wrote last, and whose write no other node has seen, has announced it before.
+    /// Announces the owner change to the nodes from `node` on, which makes their copies old.
+    /// Nothing is announced if this rank wrote last and no other node has seen that write: the
+    /// announcement has already been made.
     fn tell(&mut self, node: u32) -> Action {
         let told = self.latest.node == self.geometry.node() && !self.latest.shared;
         if told || node >= self.geometry.nodes() {
@@ -99,7 +101,7 @@ impl Direct {
     }
 
     /// The newest contents died with their node. This rank has the turn, so no rank writes
-    /// meanwhile: the newest copy that is left becomes the contents.
+    /// meanwhile. The newest surviving copy becomes the contents.
     fn salvage(&mut self, departed: &Departed) -> Action {
         let victim = self.geometry.ranks_of(self.latest.node).next().unwrap_or(0);
         self.head.mark = Some(Mark { victim, stale: true });
@@ -127,11 +129,11 @@ impl Direct {
         self.ask_survivors(node + 1, if better { found } else { best }, dead)
     }
 
-    /// Takes a copy for the contents. First the head is marked: they are not the newest.
+    /// Adopts a copy as the contents. The head is marked first, because they are not the newest.
     fn adopt(&mut self, best: Version) -> Action {
         self.latest = best;
         if best.position == 0 {
-            // Every copy was being changed. This node's is as good as any.
+            // Every copy was being changed. This node's copy is as good as any.
             self.latest.position = self.turn;
         }
         let head = Head { position: self.turn, mark: self.head.mark };

@@ -1,10 +1,11 @@
 //! The fast path: an unlocked variable whose words are near.
 //!
-//! One call does what [`Direct`] would do a word at a time, so that a compiler sees through it: the
-//! same operations on the same words in the same order (a test below compares them). While it has
-//! changed nothing it can fall back to a request on the slow path. Later the slow path continues
-//! from the same state, with the answer that it would have had. Each step of the slow path is one
-//! operation, so what holds of every interleaving of the slow path holds here too.
+//! One call performs the steps of [`Direct`] in line, so that the compiler can optimize across
+//! them. It performs the same operations on the same words in the same order (a test below compares
+//! them). Until it has changed something, it can fall back to a request on the slow path. After
+//! that, the slow path continues from the same state with the same answer. Each step of the slow
+//! path is one operation, so properties that hold for all interleavings of the slow path hold here
+//! too.
 
 use super::onward::Then;
 use super::recover::TurnRecovery;
@@ -16,12 +17,12 @@ use crate::word::{AccessKind, Head, READING, RequestCell, RequestPhase, Version}
 /// The result of acquiring on the fast path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
-    /// The variable may be used.
+    /// The variable has been acquired.
     Entered(EntryResult),
     /// The request has begun, and the slow path continues: pass this answer to
     /// [`Direct::next`].
     Begun(u64),
-    /// Nothing has been changed; request the variable.
+    /// Nothing has been changed. Request the variable.
     Not,
 }
 
@@ -30,16 +31,16 @@ pub enum Free {
 pub enum Left {
     /// No rank waits.
     Free,
-    /// Wake this rank, if it sleeps. If it is gone, pass the turn on: [`Direct::go_on`].
+    /// Wake this rank if it sleeps. If it is gone, pass the turn on: [`Direct::go_on`].
     Wake(u32),
     /// Pass the turn on: [`Direct::go_on`].
     Onward,
 }
 
 impl Direct {
-    /// Enters if no rank holds the variable or waits for it so that this one would have to wait.
-    /// `access` performs an operation on a word, at home or of this node, and answers its old
-    /// value; `gone` says whether a node is gone.
+    /// Enters if no rank holds the variable, and no rank waits for it ahead of this one. `access`
+    /// performs an operation on a word, at home or of this node, and returns its old value. `gone`
+    /// says whether a node is gone.
     #[inline(always)]
     pub fn enter_free(
         &mut self,
@@ -54,7 +55,7 @@ impl Direct {
         }
         let words = 0..self.geometry.reader_words();
         let bits = words.fold(0, |bits, at| bits | access(Word::Readers(at), WordOp::Load));
-        // Ranks that want to ask bar everyone from the fast path, ranks that read bar a writer.
+        // Ranks that want to ask bar every rank from the fast path. Ranks that read bar writers.
         let barred = if kind == AccessKind::Write { bits } else { bits & !READING };
         let place = self.geometry.cell(head.position);
         let expected = access(place, WordOp::Load);
@@ -87,8 +88,8 @@ impl Direct {
         Free::Entered(EntryResult { moved: false, mark: head.mark, position })
     }
 
-    /// Enters if this node's copy is the newest and no node has to be notified of a write;
-    /// otherwise the answer with which the slow path continues.
+    /// Enters if this node's copy is the newest and no node has to be notified of a write.
+    /// Otherwise returns the answer with which the slow path continues.
     #[inline(always)]
     fn contents_at_hand(
         &mut self,
@@ -115,8 +116,8 @@ impl Direct {
         None
     }
 
-    /// Sets this rank's bit as a reader and passes the turn on. If another rank has asked for it,
-    /// the answer with which the slow path continues.
+    /// Sets this rank's bit as a reader and passes the turn on. If another rank has asked for the
+    /// turn, returns the answer with which the slow path continues.
     #[inline(always)]
     fn read_at_hand(&mut self, mut access: impl FnMut(Word, WordOp) -> u64) -> Option<u64> {
         let (at, bit) = self.geometry.reader_bit();
@@ -132,7 +133,7 @@ impl Direct {
         self.goes_on(Pending::Follower, next)
     }
 
-    /// The state of the slow path at this place.
+    /// Sets the state in which the slow path continues.
     fn goes_on(&mut self, state: Pending, answer: u64) -> Option<u64> {
         self.patience = crate::protocol::Patience::Wait;
         self.recovery = TurnRecovery::NONE;
@@ -142,14 +143,14 @@ impl Direct {
         Some(answer)
     }
 
-    /// The word, with its value, whose change a waiting request watches for. Polling before it
-    /// changes is useless.
+    /// The word whose change a waiting request watches for, with its current value. Polling is
+    /// useless until the word changes.
     #[inline]
     pub fn watches(&self) -> Option<(Word, u64)> {
         (self.state == Pending::Rest).then(|| (Word::Head, self.head.bits()))
     }
 
-    /// Releases what was entered, if the words are near.
+    /// Releases the variable, if its words are near.
     #[inline(always)]
     pub fn leave_free(&mut self, mut access: impl FnMut(Word, WordOp) -> u64) -> Left {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
@@ -175,7 +176,7 @@ impl Direct {
         let next = RequestCell::of(access(self.geometry.cell(self.head.position), WordOp::Load));
         match next.phase {
             _ if next.position != self.head.position => Left::Free,
-            // No such rank: the cell was overwritten.
+            // There is no such rank: the cell was overwritten.
             RequestPhase::Waiting if next.rank >= self.geometry.ranks => Left::Free,
             RequestPhase::Waiting => Left::Wake(next.rank),
             RequestPhase::Gone | RequestPhase::Buried => Left::Onward,
@@ -219,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Drives the slow path to an end, with this answer first.
+    /// Drives the slow path to an end, beginning with this answer.
     fn long(
         protocol: &mut Direct,
         words: &mut WordsAtHand,
@@ -256,7 +257,7 @@ mod tests {
         )
     }
 
-    /// Versions of few turns, so that they are often equal.
+    /// Versions of few turns, so that equal ones are frequent.
     fn any_version() -> impl Strategy<Value = u64> {
         (INITIAL..INITIAL + 2, 0..2u32, any::<bool>())
             .prop_map(|(position, node, shared)| Version { position, node, shared }.bits())
@@ -326,7 +327,7 @@ mod tests {
             let follower = RequestCell::of(words.home[3 + head as usize % 4]);
             if rank_2_is_dead && (follower.position, follower.rank) == (head, 2) {
                 // The slow path recovers at once. The fast path leaves that to the woken rank, or
-                // to the next one that asks.
+                // to the next rank that asks.
                 return Ok(());
             }
             same.release();
@@ -335,7 +336,7 @@ mod tests {
             match left {
                 Left::Onward => {
                     short.go_on();
-                    // It reads the same cell once more.
+                    // Passing on reads the same cell once more.
                     words.done.pop();
                     let came = long(&mut short, &mut words, 0, &departed);
                     prop_assert_eq!(came, (Action::Released, expected));
@@ -360,7 +361,7 @@ mod tests {
                 let kind = if write { AccessKind::Write } else { AccessKind::Read };
                 match protocol.enter_free(kind, |word, op| words.access(word, op), |_| false) {
                     Free::Entered(entry) => prop_assert!(!entry.moved && (told || !write)),
-                    // The first writer announces to the other node that its copy is old.
+                    // The first write announces to the other node that its copy is old.
                     Free::Begun(answer) if write && !told => {
                         told = true;
                         let (end, _) = long(&mut protocol, &mut words, answer, &departed);

@@ -1,9 +1,9 @@
-//! Keeping: an idle variable stays with a rank that writes it again and again.
+//! Keeping: an idle variable stays with a rank that writes it repeatedly.
 //!
-//! The words of the queue are at the variable's home. A rank that is far from there, has written
-//! twice in a row and finds no rank behind it keeps its turn when it releases. Acquiring again is
-//! then one compare-and-swap of `held`, a word of its own node, and so is releasing. Other ranks
-//! see a variable that is held all the time, except for what that word says: a rank that wants the
+//! The words of the queue are at the variable's home. A rank far from the home that has written
+//! twice in a row, and finds no rank behind it, keeps its turn when it releases. Acquiring again is
+//! then one compare-and-swap of `held`, a word of its own node, and so is releasing. To other ranks
+//! the variable appears held all the time, except for the value of that word. A rank that wants the
 //! variable *asks for it* there, also by a compare-and-swap.
 //!
 //! ```text
@@ -19,19 +19,20 @@
 //!   releases: passes it on    7
 //! ```
 //!
-//! The cell says that its turn is kept. It is a word of its own, so other requests do not pay for
-//! the question. Of two ranks that meet, one sees the other: the keeper writes the cell and then
-//! checks for a rank behind it, and a waiting rank takes a cell and then reads that of the head.
+//! The cell says that its turn is kept. The cell is a separate word, so other requests do not pay
+//! for the check. When keeper and waiting rank meet, one of them sees the other: the keeper writes
+//! the cell and then checks for a rank behind it. A waiting rank takes a cell and then reads the
+//! cell of the head.
 //!
-//! **A keeper that reads** does so beside others. It sets its bit at the home, as all readers do,
-//! and then checks whether the variable is still kept. If so, a rank that asks for it from then on
-//! finds the bit. That is two operations at home instead of ten.
+//! **A keeper that reads** does so beside other readers. It sets its bit at the home, as all
+//! readers do, and then checks whether the variable is still kept. If it is, a rank that asks for
+//! it later finds the bit. That is two operations at home instead of ten.
 //!
-//! **A keeper that dies** was inside if the word says so. Then what it wrote is torn, and no other
+//! **A keeper that dies** was inside if the word says so. Then its contents are torn, and no other
 //! copy of that version exists. Otherwise the kept contents are whole.
 //!
-//! A rank that writes once, alternating with ranks of other nodes, does not keep. There asking the
-//! keeper, passing the turn on and beginning again would cost each of them six operations more.
+//! A rank that writes once, alternating with ranks of other nodes, does not keep. It would cost
+//! each of them six more operations to ask the keeper, pass the turn on and begin again.
 
 use super::onward::Then;
 use super::recover::{RepairStep, TurnRecovery};
@@ -40,14 +41,14 @@ use crate::geometry::Word;
 use crate::protocol::{Action, EntryResult, Patience, WordOp};
 use crate::word::{AccessKind, Head, Mark, READING, RequestCell, RequestPhase, Version};
 
-/// The turn that this rank keeps, and its last request to another keeper.
+/// The turn that this rank keeps, and its last question to another keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Keeping {
-    /// The turn that this rank keeps; 0: it keeps none.
+    /// The turn that this rank keeps; 0 for none.
     turn: u64,
-    /// The turn of its last write.
+    /// The turn of this rank's last write.
     pub(super) wrote: u64,
-    /// The turn for which it asked last.
+    /// The last turn for which this rank asked its keeper.
     asked: u64,
 }
 
@@ -62,7 +63,7 @@ impl Keeping {
 }
 
 impl Direct {
-    /// The word of this rank's node while it keeps the turn `of`.
+    /// The value of this node's word while this rank keeps the turn `of`.
     fn kept(&self, of: u64) -> u64 {
         self.kept_by(of, self.geometry.node())
     }
@@ -71,7 +72,7 @@ impl Direct {
         Version { position, node, shared: false }.bits() | Version::KEPT
     }
 
-    /// Changes the word of this rank's node from one of these states to another.
+    /// Changes this node's word from one of these states to another.
     fn change(&mut self, state: Pending, (from, to): (u64, u64)) -> Action {
         let own = Word::Held(self.geometry.node());
         let kept = self.kept(self.keeping.turn);
@@ -112,7 +113,7 @@ impl Direct {
         self.access(state, Word::Held(self.geometry.node()), WordOp::Load)
     }
 
-    /// This rank has set its bit as a reader, and no rank had asked for the variable by then.
+    /// Enters if no rank had asked for the variable when this rank had set its bit as a reader.
     pub(super) fn on_still_kept(&mut self, found: u64) -> Action {
         if found == self.kept(self.keeping.turn) {
             return self.enter_again();
@@ -122,7 +123,7 @@ impl Direct {
         self.access(Pending::Retreat, Word::Readers(at), WordOp::And(!bit))
     }
 
-    /// The bit was set too late. A writer may wait for it.
+    /// Clears the bit, which was set too late. A writer may wait for it.
     pub(super) fn on_retreat(&mut self, before: u64) -> Action {
         let (_, bit) = self.geometry.reader_bit();
         if before & READING & !bit != 0 {
@@ -131,7 +132,8 @@ impl Direct {
         self.access(Pending::Retreated, Word::Head, WordOp::Load)
     }
 
-    /// Whether releasing keeps the turn: no other rank has held the variable since this one wrote.
+    /// Whether releasing keeps the turn: no other rank has held the variable since this rank's last
+    /// write.
     pub(super) fn is_to_be_kept(&self) -> bool {
         let (position, node) = (self.keeping.wrote, self.geometry.node());
         let again = self.latest == Version { position, node, shared: false };
@@ -176,21 +178,21 @@ impl Direct {
         if found == self.kept(self.turn) | Version::INSIDE {
             return self.over();
         }
-        // A rank waits. `latest` has named the newest copy all the time.
+        // A rank waits. `latest` still names the newest copy.
         self.keeping.turn = 0;
         let (position, node) = (self.turn, self.geometry.node());
         let whole = Version { position, node, shared: false };
         self.access(Pending::TurnOn, Word::Held(node), WordOp::Swap(whole.bits()))
     }
 
-    /// Whether this cell, which has the turn, is kept, and its keeper has not yet been asked for
-    /// it.
+    /// Whether this cell, which has the turn, is kept, and this rank has not yet asked its keeper
+    /// for it.
     #[inline]
     pub(super) fn is_to_be_asked_for(&self, cell: RequestCell) -> bool {
         cell.phase == RequestPhase::Kept && cell.position != self.keeping.asked
     }
 
-    /// Asks the keeper of the head's turn for it.
+    /// Asks the keeper for the turn of the head.
     pub(super) fn ask_for(&mut self, keeper: u32) -> Action {
         self.recovery = TurnRecovery { victim: keeper, ..TurnRecovery::NONE };
         let kept = self.kept_by(self.head.position, self.geometry.node_of(keeper));
@@ -207,7 +209,7 @@ impl Direct {
     pub(super) fn on_asked_for(&mut self, expected: u64, found: u64) -> Action {
         let kept = self.kept_by(self.head.position, self.geometry.node_of(self.recovery.victim));
         match found ^ kept {
-            // The keeper was not inside: the turn is over.
+            // The keeper was not inside: its turn is over.
             0 if expected == kept => self.pass_over(None),
             Version::ASKED => self.pass_over(None),
             0 => self.ask_for_from(kept),
@@ -227,8 +229,8 @@ impl Direct {
         }
     }
 
-    /// Enters to write what this rank keeps; `access` performs an operation on a word of its node.
-    /// `None`: nothing has been changed, and the variable must be requested.
+    /// Acquires for writing a variable that this rank keeps. `access` performs an operation on a
+    /// word of its node. `None`: nothing has been changed, and the variable must be requested.
     #[inline]
     pub fn enter_kept(
         &mut self,
@@ -253,8 +255,8 @@ impl Direct {
         Some(EntryResult { moved: false, mark: None, position: self.turn })
     }
 
-    /// Releases what this rank has written and keeps. `false`: nothing has been changed, and the
-    /// variable must be released step by step.
+    /// Releases a kept variable after writing. `false`: nothing has been changed, and the variable
+    /// must be released step by step.
     #[inline]
     pub fn leave_kept(&mut self, access: impl FnOnce(Word, WordOp) -> u64) -> bool {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
@@ -272,7 +274,7 @@ impl Direct {
     }
 }
 
-/// What a dead keeper left in its node's word.
+/// The state that a dead keeper left in its node's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remains {
     Whole,
@@ -292,7 +294,7 @@ impl Remains {
         }
     }
 
-    /// The mark of adopted contents.
+    /// The mark for adopted contents.
     pub(super) fn mark(victim: u32) -> Option<Mark> {
         Some(Mark { victim, stale: false })
     }
@@ -304,7 +306,7 @@ mod tests {
     use crate::departed::Departed;
     use crate::geometry::{Geometry, WordPlace, initial_node};
 
-    /// Words at home, at rank 0, and at two nodes of a rank each.
+    /// Words at home, which is rank 0, and at two nodes of one rank each.
     #[derive(Debug, Clone, PartialEq)]
     struct KeptWords(Vec<u64>, [[u64; 2]; 2]);
 
@@ -318,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Drives to an end; answers which words were touched on the way.
+    /// Drives to an end. Also returns the words that were accessed on the way.
     fn drive(protocol: &mut Direct, words: &mut KeptWords) -> (Action, Vec<Word>) {
         let (mut answer, mut touched) = (0, Vec::new());
         loop {
@@ -369,7 +371,7 @@ mod tests {
         assert_eq!(same, words);
         assert!(short.leave_kept(|word, op| same.access(word, op)));
         assert_eq!(same, before);
-        // The fast path declines a read, and a variable that another rank has asked for.
+        // The fast path declines a read, and a variable for which another rank has asked.
         assert_eq!(short.enter_kept(AccessKind::Read, |_, _| panic!("nothing is done")), None);
         assert!(short.enter_kept(AccessKind::Write, |word, op| same.access(word, op)).is_some());
         same.access(Word::Held(1), WordOp::Or(Version::ASKED));
@@ -395,7 +397,8 @@ mod tests {
         assert_eq!(asker.on_asked_for(inside, kept), asks(kept), "it may enter again unasked");
         let passed = asker.on_asked_for(kept, kept);
         assert!(matches!(passed, Action::Access(Word::Head, _)), "{passed:?}");
-        // One that was asked inside passes the turn on: this rank waits in the next turn.
+        // A keeper that was asked while inside passes the turn on: this rank waits for the next
+        // turn.
         let mut asker = Direct::new(Geometry::new(2, 1, 0), 0, true);
         asker.head.position = 7;
         assert_eq!(asker.ask_for(1), asks(kept));

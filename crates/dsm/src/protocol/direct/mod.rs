@@ -1,9 +1,9 @@
 //! `direct`: a variable changes hands by remote atomics and remote reads alone.
 //!
 //! No rank serves requests. A rank that wants a variable enters a queue in the memory of its home,
-//! watches for its turn there, and fetches the contents from the newest copy. The holder passes the
-//! turn to the next rank with one store. An owner that computes for seconds without calling the
-//! library delays no rank; paper 001's owner has to read its mailbox and answer.
+//! watches the queue for its turn, and fetches the contents from the newest copy. The holder passes
+//! the turn to the next rank with one store. An owner that computes for seconds without calling the
+//! library delays no other rank. In paper 001, the owner has to read its mailbox and answer.
 //!
 //! ```text
 //!   head ──► 7        cells   | 7: rank 2, write, entered |    the holder
@@ -13,37 +13,38 @@
 //! ```
 //!
 //! **Asking** is one compare-and-swap of the first free cell, from `head` on, to "turn *q*, rank,
-//! kind". One step takes turn and rank, so every turn that a dead rank took names it. A rank has at
-//! most one request, so as many cells as ranks are enough. Turns are served in order, which is fair
-//! to readers and writers alike. A rank far from the home whose swaps fail says so there, and
-//! others stand back for it: `wanting.rs`, with the bound.
+//! kind". One step takes the turn and names the rank, so the turn of a dead rank always names it. A
+//! rank has at most one request, so as many cells as ranks are enough. Turns are served in order,
+//! which is fair to readers and writers alike. A rank far from the home whose swaps fail says so
+//! there, and other ranks stand back for it: `wanting.rs`, with the bound.
 //!
 //! **A writer** has its turn when `head` is *q*. It waits until the bits of all readers are clear,
 //! and stays at the head until it releases. **A reader** has its turn when `head` is *q*. It
-//! fetches the contents if its node's copy is old, sets its bit, and passes the turn on at once:
-//! readers behind it enter beside it, a writer behind it waits for its bit. New readers queue
+//! fetches the contents if its node's copy is old, sets its bit, and passes the turn on at once.
+//! Readers behind it enter beside it; a writer behind it waits for its bit. New readers queue
 //! behind that writer.
 //!
-//! **The fast path** is for an unlocked variable: head, readers and cell are loaded and the cell is
-//! swapped to "entered" at once. If the swap succeeds, then `head` was *q* all the time, since it
-//! passes no turn that no rank has taken. Bits of readers are only set by a rank that has the turn,
-//! or that kept an earlier one and clears its bit again. Releasing is one swap of `head`. On one
-//! node with up to four ranks all words are in one line, and one call does everything: `fast.rs`.
+//! **The fast path** is for an unlocked variable: the rank loads head, readers and cell, and swaps
+//! the cell to "entered" at once. If the swap succeeds, `head` was *q* all the time, because `head`
+//! never passes a turn that no rank has taken. A reader's bit is set only by a rank that has the
+//! turn, or by a rank that kept an earlier turn and clears the bit again. Releasing is one swap of
+//! `head`. On one node with up to four ranks all words are in one line, and one call does
+//! everything: `fast.rs`.
 //!
-//! **Contents.** `latest` says which turn wrote last and at which node. A node's `held` says which
-//! write its copy holds. If they are equal the copy is the paper's CLEAN, and nothing moves
-//! (FG-03). `held` is zero while a copy is written or fetched, so a copy that a dead rank left
-//! half-written is never taken for whole. Owner change and invalidation are one word, stored at
-//! each node by an atomic maximum without a processor of that node (FG-06). The order of these
+//! **Contents.** `latest` names the turn and the node of the newest write. A node's `held` names
+//! the write that its copy holds. If they are equal the copy is the paper's CLEAN, and no data
+//! moves (FG-03). `held` is zero while a copy is written or fetched, so a copy that a dead rank
+//! left half-written never counts as whole. Owner change and invalidation are one word. An atomic
+//! maximum stores it at each node without a processor of that node (FG-06). The order of these
 //! stores is irrelevant, since a later turn is a larger word.
 //!
-//! **Kept.** A rank far from the home that releases what it wrote twice in a row keeps the turn
+//! **Kept.** A rank far from the home that has written twice in a row keeps the turn on release,
 //! until another rank asks for it. It acquires the variable again by one swap of a word of its own
 //! node. See `kept.rs`.
 //!
-//! **Cancelling** marks the rank's cell. A rank that passes the turn on moves `head` over it and
-//! wakes the next rank; if the cell already has the turn, the cancelling rank does so: `onward.rs`.
-//! The rank can take the same turn again until it has been passed.
+//! **Cancelling** marks the rank's cell. A rank that passes the turn on moves `head` past that cell
+//! and wakes the next rank. If the cell already has the turn, the cancelling rank does so:
+//! `onward.rs`. The rank can take the same turn again until it has been passed.
 //!
 //! **Death**: see `recover.rs`.
 
@@ -66,7 +67,7 @@ use recover::TurnRecovery;
 use wanting::Courtesy;
 pub use wanting::{FAILURES, FAILURES_NEAR, FAR_LOOK};
 
-/// One rank's side of the protocol for one variable.
+/// One rank's state of the protocol for one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Direct {
     geometry: Geometry,
@@ -76,23 +77,24 @@ pub struct Direct {
     state: Pending,
     /// The head as last read.
     head: Head,
-    /// The turn that this rank asked for; valid from [`Pending::Claim`] on.
+    /// The turn that this rank asked for. Valid from [`Pending::Claim`] on.
     turn: u64,
     claimed: bool,
-    /// Some rank reads, as seen before asking.
+    /// Whether some rank reads, as seen before asking.
     readers: bool,
     latest: Version,
-    /// The contents were fetched.
+    /// Whether the contents were fetched.
     moved: bool,
     recovery: TurnRecovery,
-    /// Why turns are passed on, and what was wrong with the contents that this rank held.
+    /// The continuation after passing the turn on, and the damage of the contents that this rank
+    /// held.
     then: Then,
     mark: Option<Mark>,
     courtesy: Courtesy,
     keeping: Keeping,
 }
 
-/// What the next answer belongs to.
+/// The state: what the next answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Pending {
     Idle,
@@ -181,9 +183,9 @@ enum Pending {
 }
 
 impl Direct {
-    /// The side of `geometry.rank` for a variable whose home is the rank `home`. A rank that dies
-    /// while it may be writing loses the variable, unless it is `recoverable`: then it comes back
-    /// with a [`Mark`].
+    /// The state of `geometry.rank` for a variable whose home is the rank `home`. If a rank dies
+    /// while it may be writing, the variable is lost. If it is `recoverable`, it comes back with a
+    /// [`Mark`] instead.
     pub fn new(geometry: Geometry, home: u32, recoverable: bool) -> Direct {
         let latest = Version { position: 0, node: 0, shared: false };
         let courtesy = Courtesy::new(&geometry, home);
@@ -213,16 +215,17 @@ impl Direct {
         self.geometry.nodes() == 1
     }
 
-    /// Most steps from one request to [`Action::Wait`] or to its end. Far more than any rank takes:
-    /// others overtake it a few times each, and then it tries all cells again. Whoever takes more
-    /// goes round words that a process has overwritten.
+    /// The maximum of steps from a request to [`Action::Wait`] or to its end. It is far above the
+    /// steps of any correct request: others overtake it a few times each, and then it tries all
+    /// cells again. A request that takes more steps is going round words that a process has
+    /// overwritten.
     pub fn most_steps(geometry: &Geometry) -> u64 {
         let words = geometry.cells() + u64::from(geometry.reader_words());
         8 * (u64::from(geometry.ranks) + 64) * (words + 32)
     }
 
-    /// Leaves a request or a release as it is, because words of the variable were overwritten. It
-    /// cannot be requested again: its cell may still name this rank.
+    /// Abandons a request or a release, because words of the variable were overwritten. The
+    /// variable cannot be requested again: its cell may still name this rank.
     pub fn abandon(&mut self) {
         self.claimed = false;
         self.keeping = Keeping::NONE;
@@ -240,7 +243,7 @@ impl Direct {
         Action::Refused(refusal)
     }
 
-    /// Begins, or begins again: reads whose turn it is.
+    /// Begins, or begins again: reads the head to learn whose turn it is.
     #[inline]
     fn load_head(&mut self) -> Action {
         let state = if self.claimed { Pending::Watch } else { Pending::Head };
@@ -264,8 +267,8 @@ impl Direct {
         self.load_cell(self.head.position)
     }
 
-    /// Reads the bits of readers and of ranks that want to ask. This rank stands back until those
-    /// in `owed` have asked.
+    /// Reads the bits of readers and of ranks that want to ask. This rank stands back until the
+    /// ranks in `owed` have asked.
     #[inline]
     fn load_readers(&mut self, at: u32, owed: u64) -> Action {
         self.access(Pending::Readers { at, owed }, Word::Readers(at), WordOp::Load)
@@ -291,7 +294,7 @@ impl Direct {
         self.access(Pending::Look(turn), self.geometry.cell(turn), WordOp::Load)
     }
 
-    /// The cell of a turn that may be free.
+    /// Handles the cell of a turn that may be free.
     #[inline]
     fn on_cell(&mut self, turn: u64, found: u64, departed: &Departed) -> Action {
         let cell = RequestCell::of(found);
@@ -315,14 +318,14 @@ impl Direct {
         self.try_next_turn(turn)
     }
 
-    /// Others have taken this turn; the next one may be free.
+    /// Tries the next turn, because another rank has taken this one.
     #[inline]
     fn try_next_turn(&mut self, turn: u64) -> Action {
         if self.patience == Patience::Try {
             return self.refuse(Refusal::Busy);
         }
         if turn + 1 >= self.head.position + self.geometry.cells() {
-            // Only if the head has moved meanwhile: every rank has a cell.
+            // This happens only if the head has moved meanwhile: every rank has a cell.
             return self.overtaken().unwrap_or_else(|| self.load_head());
         }
         self.load_cell(turn + 1)
@@ -371,22 +374,23 @@ impl Direct {
         self.on_asked(entered)
     }
 
-    /// A reader that took the head's own turn has that turn, like a writer that entered with it: no
-    /// rank had taken the turn, so no rank passed it.
+    /// Continues after the turn was taken. A reader that took the head's own turn has the turn
+    /// already, like a writer that entered with it: no rank had taken the turn, so no rank passed
+    /// it.
     #[inline]
     fn on_asked(&mut self, entered: bool) -> Action {
         let had = self.kind == AccessKind::Read && self.turn == self.head.position;
         if entered || had { self.contents() } else { self.load_head() }
     }
 
-    /// The head, while waiting.
+    /// Handles the head while waiting.
     fn on_watch(&mut self) -> Action {
         if self.head.position < self.turn {
             let cell = self.geometry.cell(self.head.position);
             return self.access(Pending::WatchCell, cell, WordOp::Load);
         }
         if self.head.position > self.turn {
-            // No rank passes one that lives.
+            // No rank passes the turn of a living rank.
             self.abandon();
             return Action::Refused(Refusal::Overwritten);
         }
@@ -397,7 +401,7 @@ impl Direct {
         }
     }
 
-    /// The cell of the head's turn, while waiting.
+    /// Handles the cell of the head's turn while waiting.
     fn on_watch_cell(&mut self, found: u64, departed: &Departed) -> Action {
         let cell = RequestCell::of(found);
         let current = cell.position == self.head.position;
@@ -415,7 +419,7 @@ impl Direct {
         Action::Wait
     }
 
-    /// Reads which ranks read.
+    /// Reads the readers' bits.
     fn drain(&mut self, at: u32) -> Action {
         self.access(Pending::Drain(at), Word::Readers(at), WordOp::Load)
     }
@@ -438,13 +442,13 @@ impl Direct {
         self.access(Pending::Mark, self.geometry.cell(position), WordOp::Swap(cell.bits()))
     }
 
-    /// The contents are lost: this rank passes on the turn that it has.
+    /// Passes on the turn that this rank has, because the contents are lost.
     fn fail(&mut self) -> Action {
         self.mark = self.head.mark;
         self.access(Pending::Fail, Word::Head, WordOp::Swap(self.head.next().bits()))
     }
 
-    /// A writer enters and keeps the turn.
+    /// Enters as a writer and keeps the turn.
     fn enter(&mut self) -> Action {
         self.mark = self.head.mark;
         self.on_entered()
@@ -461,7 +465,7 @@ impl Direct {
     }
 }
 
-/// One rank's side of the protocol, for one variable.
+/// The interface to the driver.
 impl Direct {
     /// Requests the variable. This rank must neither hold nor request it.
     pub fn request(&mut self, kind: AccessKind, patience: Patience) {

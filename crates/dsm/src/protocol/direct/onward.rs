@@ -1,9 +1,9 @@
-//! Passing the turn on, over cancelled requests and dead ranks, to a rank that is there, and waking
-//! that rank.
+//! Passing the turn on, past cancelled requests and dead ranks, to a living rank, and waking that
+//! rank.
 //!
 //! A rank that moves `head`, for any reason, then reads the cell that has the turn. If that cell is
-//! abandoned the rank passes it too, otherwise it wakes the rank that waits there. So each rank is
-//! woken by a step of another one, and no rank has to poll:
+//! abandoned the rank passes it too. Otherwise it wakes the rank that waits there. So another
+//! rank's step wakes each waiting rank, and no rank has to poll:
 //!
 //! ```text
 //!   passing the turn on        asking               cancelling           a death
@@ -12,9 +12,9 @@
 //!   reads the cell             reads the head       reads the head       wakes all, who poll
 //! ```
 //!
-//! Each moves one word and then reads the other, so of two ranks that meet, one sees what the other
-//! has done. Death needs an order too: a rank is woken first, and then the driver checks whether it
-//! is gone.
+//! Each rank changes one word and then reads the other, so when two ranks meet, one sees what the
+//! other has done. A death needs an order too: a rank is woken first, and then the driver checks
+//! whether it is gone.
 
 use super::recover::TurnRecovery;
 use super::{Direct, Pending};
@@ -22,10 +22,10 @@ use crate::departed::Departed;
 use crate::protocol::{Action, WordOp};
 use crate::word::{Head, RequestCell, RequestPhase};
 
-/// Why the turn was passed on, and so what comes next.
+/// The reason why the turn was passed on. It decides the continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Then {
-    /// The turn was another rank's. This rank asks or waits, and begins again.
+    /// The turn was another rank's. This rank asks or waits, so it begins again.
     Ask,
     /// This rank's turn goes to other readers, and it enters.
     Enter,
@@ -36,14 +36,15 @@ pub(super) enum Then {
 }
 
 impl Direct {
-    /// This rank has moved the head to `head`, or what it did may have given `head` the turn.
+    /// Passes on, after this rank has moved the head to `head`, or after a step that may have given
+    /// `head` the turn.
     pub(super) fn pass_on(&mut self, head: Head, then: Then) -> Action {
         self.head = head;
         self.then = then;
         self.load_follower()
     }
 
-    /// Reads which rank has the turn.
+    /// Reads the cell that has the turn.
     #[inline]
     pub(super) fn load_follower(&mut self) -> Action {
         self.access(Pending::Follower, self.geometry.cell(self.head.position), WordOp::Load)
@@ -52,7 +53,7 @@ impl Direct {
     pub(super) fn on_follower(&mut self, found: u64, departed: &Departed) -> Action {
         let cell = RequestCell::of(found);
         if cell.position != self.head.position {
-            // No rank has asked for it yet, or it is over.
+            // No rank has asked for this turn yet, or the turn is over.
             return self.passed_on();
         }
         if Direct::is_left(cell, departed) {
@@ -69,7 +70,7 @@ impl Direct {
         if departed.contains(rank) { self.load_follower() } else { self.passed_on() }
     }
 
-    /// The turn belongs to a rank that is there, or others pass it on.
+    /// Continues, because the turn belongs to a living rank, or other ranks pass it on.
     pub(super) fn passed_on(&mut self) -> Action {
         self.recovery = TurnRecovery::NONE;
         match self.then {
@@ -81,7 +82,7 @@ impl Direct {
     }
 
     /// Passes the turn on, after [`super::Left::Onward`] or when the rank of [`super::Left::Wake`]
-    /// is gone. It is driven until [`Action::Released`].
+    /// is gone. Must be driven until [`Action::Released`].
     pub fn go_on(&mut self) {
         debug_assert_eq!(self.state, Pending::Idle, "only a released turn is passed on");
         self.then = Then::Release;

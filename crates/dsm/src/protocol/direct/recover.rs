@@ -1,6 +1,6 @@
-//! What a rank leaves behind when it dies or cancels. The next rank that waits or asks repairs it,
-//! several ranks at once if need be, by steps that can be repeated. A rank that passes the turn on
-//! to such a cell does the same: `onward.rs`.
+//! Repair after a rank has died or cancelled. The next rank that waits or asks repairs the remains.
+//! Several ranks may do so at once, because the steps can be repeated. A rank that passes the turn
+//! on to such a cell does the same: `onward.rs`.
 //!
 //! ```text
 //!   the dead rank          repair
@@ -17,16 +17,16 @@
 //!   node                   lives; else the newest copy elsewhere is taken, and it is marked stale
 //! ```
 //!
-//! Two things must not be judged by an earlier observation. A dead rank's cell is loaded once more
-//! after the death is known, because the rank may have entered in between. And a rank may take up
-//! its cancelled turn again, so the turn is first *buried* by a compare-and-swap of the cell.
+//! Two things must not be judged by an earlier observation. First, a dead rank's cell is loaded
+//! again after the death is known, because the rank may have entered in between. Second, a rank may
+//! take its cancelled turn up again, so a compare-and-swap of the cell *buries* the turn first.
 //!
-//! A version that its writer publishes is not shared; a version that recovery adopts is. A second
-//! rank that recovers tells the two apart by that.
+//! A version that its writer publishes is not shared, and a version that recovery adopts is. This
+//! tells a second recovering rank which of the two it sees.
 //!
-//! One compare-and-swap of `head` passes the turn and sets the mark. It succeeds once however many
+//! One compare-and-swap of `head` passes the turn and sets the mark. It succeeds once, however many
 //! ranks try. The steps before it change `held` by a maximum and `latest` by a compare-and-swap
-//! from the value seen, and no rank enters meanwhile.
+//! from the value seen. No rank enters meanwhile.
 
 use super::kept::Remains;
 use super::{Direct, Pending};
@@ -35,12 +35,12 @@ use crate::geometry::Word;
 use crate::protocol::{Action, WordOp};
 use crate::word::{Head, Mark, RequestCell, RequestPhase, Version};
 
-/// A recovery under way.
+/// A recovery in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct TurnRecovery {
     pub(super) victim: u32,
     pub(super) step: RepairStep,
-    /// The victim kept the variable, and was inside again.
+    /// The victim kept the variable and was inside again.
     pub(super) torn: bool,
     /// The head after the turn is passed.
     pub(super) passed: Head,
@@ -55,7 +55,7 @@ impl TurnRecovery {
     };
 }
 
-/// What the next answer of a recovery belongs to.
+/// The step of a recovery: what the next answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RepairStep {
     Cell,
@@ -76,7 +76,7 @@ impl Direct {
             || departed.contains(cell.rank)
     }
 
-    /// Passes the turn of `cell`, which [`Direct::is_left`].
+    /// Passes the turn of `cell`, for which [`Direct::is_left`] holds.
     pub(super) fn recover(&mut self, cell: RequestCell, departed: &Departed) -> Action {
         self.recovery = TurnRecovery { victim: cell.rank, ..TurnRecovery::NONE };
         let place = self.geometry.cell(cell.position);
@@ -91,7 +91,7 @@ impl Direct {
         self.access(Pending::Recover, place, WordOp::CompareSwap { expected: cell.bits(), new })
     }
 
-    /// The cell of a dead rank.
+    /// Handles the cell of a dead rank.
     fn on_last_words(&mut self, cell: RequestCell) -> Action {
         let mark = Some(Mark { victim: cell.rank, stale: false });
         self.recovery.step = RepairStep::Latest;
@@ -125,7 +125,7 @@ impl Direct {
             RepairStep::Cell => self.on_last_words(RequestCell::of(answer)),
             RepairStep::Ask(expected) => self.on_asked_for(expected, answer),
             RepairStep::Remains => self.on_remains(Remains::of(answer, self.head.position)),
-            // Its rank has taken it up again, or others pass it too.
+            // Its rank has taken the turn up again, or other ranks pass it too.
             RepairStep::Bury(gone) if answer != gone => self.load_follower(),
             RepairStep::Bury(_) => self.pass_over(self.head.mark),
             RepairStep::Latest => self.judge(Version::of(answer), departed),
@@ -155,7 +155,7 @@ impl Direct {
         let node = self.geometry.node_of(victim);
         let gone = departed.node_is_gone(&self.geometry, latest.node);
         if latest.position == self.head.position && (latest.shared || !self.recovery.torn) {
-            // The victim published it, or another rank that recovers has adopted it.
+            // The victim published it, or another recovering rank has adopted it.
             let torn = latest.shared.then_some(Mark { victim, stale: false });
             return self.pass_over(torn);
         }
@@ -163,7 +163,7 @@ impl Direct {
             return self.pass_over(self.head.mark);
         }
         if gone || !self.recoverable {
-            // The next rank searches for the newest copy that is left, if it may.
+            // The next rank searches for the newest surviving copy, if it may.
             return self.pass_over(Some(Mark { victim, stale: gone }));
         }
         self.recovery.step = RepairStep::Held;
@@ -183,8 +183,8 @@ mod tests {
     use super::*;
     use crate::geometry::Geometry;
 
-    /// Rank 1 died with turn 7. What it published is whole, unless it kept the variable and wrote
-    /// again.
+    /// Rank 1 died with turn 7. Its published contents are whole, unless it kept the variable and
+    /// wrote again.
     #[test]
     fn what_a_dead_rank_has_published_is_whole_unless_it_was_inside_again() {
         let published = Version { position: 7, node: 1, shared: false };

@@ -7,7 +7,7 @@ use crate::protocol::{Action, WordOp};
 use crate::word::{AccessKind, Head, READING, RequestCell, RequestPhase, Version};
 
 impl Direct {
-    /// Releases the variable. It must have been entered.
+    /// Releases the variable, which must be held.
     #[inline]
     pub fn release(&mut self) {
         debug_assert_eq!(self.state, Pending::Inside, "only a held variable is released");
@@ -21,8 +21,8 @@ impl Direct {
     }
 
     /// Cancels a request that has not begun, or whose last action was [`Action::Wait`] or
-    /// [`Action::StandBack`]. `true`: it must be driven on until [`Action::Released`]; `false`: it
-    /// had taken no turn.
+    /// [`Action::StandBack`]. `true`: drive it on until [`Action::Released`]. `false`: it had taken
+    /// no turn.
     pub fn cancel(&mut self) -> bool {
         let waits = matches!(self.state, Pending::Rest | Pending::DrainRest);
         let before =
@@ -37,7 +37,8 @@ impl Direct {
     pub(super) fn next_of_release(&mut self, answer: u64) -> Action {
         let version = Version { position: self.turn, node: self.geometry.node(), shared: false };
         match self.state {
-            // The order: the copy is whole, the copy is the newest, the turn is the next rank's.
+            // The order matters: the copy is whole, then it is the newest, then the turn is the
+            // next rank's.
             Pending::Publish => {
                 let own = Word::Held(self.geometry.node());
                 let keeps = if self.is_to_be_kept() { Version::KEPT } else { 0 };
@@ -49,7 +50,7 @@ impl Direct {
                 self.access(next, Word::Latest, WordOp::Swap(version.bits()))
             }
             Pending::TurnOn => {
-                // Contents that were written again are whole: no mark.
+                // Contents that were written again are whole: clear the mark.
                 let head = Head { position: self.turn + 1, mark: None };
                 self.access(Pending::Turned, Word::Head, WordOp::Swap(head.bits()))
             }
@@ -70,7 +71,7 @@ impl Direct {
                 }
                 self.access(Pending::LastReader, Word::Head, WordOp::Load)
             }
-            // A waiting writer has the turn: the last reader wakes it.
+            // A waiting writer has the turn, and the last reader wakes it.
             Pending::LastReader => self.pass_on(Head::of(answer), Then::Release),
             Pending::Cancel => self.mark_cancelled(),
             Pending::Cancelled => self.access(Pending::LastHead, Word::Head, WordOp::Load),
@@ -85,8 +86,8 @@ impl Direct {
         }
     }
 
-    /// Marks the cell as cancelled. If it has the turn, or receives it meanwhile, either this rank
-    /// sees that afterwards, or the rank that passes the turn on sees the cell.
+    /// Marks the cell as cancelled. If the cell has the turn or receives it meanwhile, either this
+    /// rank sees that afterwards, or the rank that passes the turn on sees the mark.
     fn mark_cancelled(&mut self) -> Action {
         self.claimed = false;
         let (rank, kind, phase) = (self.geometry.rank, self.kind, RequestPhase::Gone);

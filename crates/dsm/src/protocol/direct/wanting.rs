@@ -1,9 +1,9 @@
 //! Wanting to ask: how a rank far from a variable's home gets past the ranks near it.
 //!
-//! Asking is a compare-and-swap from the value seen. Meanwhile a rank beside the home may have
+//! Asking is a compare-and-swap from the value seen. Meanwhile a rank near the home may have
 //! acquired and released many times. So a rank whose swaps fail sets a bit at the home to say that
 //! it *wants* to ask, and clears the bit once it has asked. A rank that begins to ask and sees the
-//! bits of others stands back until the bits that it saw first are clear.
+//! bits of other ranks stands back until those bits are clear.
 //!
 //! ```text
 //!   far   ask ─ failed ─ ask ─ failed ─ bit ─────── ask ─ done ─ no bit
@@ -11,17 +11,17 @@
 //! ```
 //!
 //! **The bound.** Once the bit is set, each other rank overtakes at most once: by a request that
-//! had begun before. Readers from other nodes, to whom reading the bits costs a round trip of its
-//! own, read them at every [`FAR_LOOK`]th request, and may overtake so often. Before the bit there
-//! are [`FAILURES`] attempts, each a few round trips long; [`FAILURES_NEAR`] on the home's node,
-//! where they are short.
+//! had begun before. Readers of other nodes pay a round trip to read the bits. So they read them at
+//! every [`FAR_LOOK`]th request only, and may overtake that often. Before it sets the bit, a rank
+//! makes [`FAILURES`] attempts, each a few round trips long. On the home's node, where attempts are
+//! short, it makes [`FAILURES_NEAR`].
 //!
 //! A rank with a bit never waits for others, so a bit is set for a few operations only, and a rank
-//! that stands back soon polls again. It is never woken, so no set of waiting ranks is needed,
-//! which would be a second set of bits to repair after a death. Others clear the bits of dead
-//! ranks. A rank that wants to ask does not stand back for others that want to, each of which gets
-//! past it at most once. Bits that are set later are not waited for, so no rank stands back for
-//! ever.
+//! that stands back soon polls again. It is never woken. So no set of waiting ranks is needed: it
+//! would be a second set of bits to repair after a death. Other ranks clear the bits of dead ranks.
+//! A rank that wants to ask does not stand back for others that want to; each of them gets past it
+//! at most once. A rank that stands back ignores bits that are set later, so it does not stand back
+//! for ever.
 
 use super::{Direct, Pending};
 use crate::departed::Departed;
@@ -29,32 +29,32 @@ use crate::geometry::{Geometry, Word};
 use crate::protocol::{Action, Patience, Refusal, WordOp};
 use crate::word::{AccessKind, READERS_A_WORD};
 
-/// Failed attempts to ask before a rank of another node says that it wants to. Any two ranks that
-/// ask at the same time meet the first failure; a bit would cost both more than a retry.
+/// Failed attempts to ask before a rank of another node sets its bit. Any two ranks that ask at the
+/// same time meet the first failure; a bit would cost both more than a retry.
 pub const FAILURES: u8 = 2;
 
-/// The same for a rank of the home's node. There an attempt takes as long as a cache line, and two
-/// ranks that only acquire and release fail twice all the time: with bits for that, one in three
-/// runs of such a pair took 3 to 10 times as long.
+/// The same for a rank of the home's node. There an attempt takes as long as a cache line transfer,
+/// and two ranks that only acquire and release fail twice all the time. With bits set after two
+/// failures, one in three runs of such a pair took 3 to 10 times as long.
 pub const FAILURES_NEAR: u8 = 16;
 
-/// How often a reader of another node checks which ranks want to ask: once in so many requests.
-/// Writers see it without extra cost, because they have to check for readers.
+/// A reader of another node checks which ranks want to ask once in this many requests. Writers see
+/// the bits without extra cost, because they have to check for readers.
 pub const FAR_LOOK: u8 = 8;
 
-/// How this rank treats others that want to ask, and its own wish.
+/// This rank's treatment of others that want to ask, and its own bit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Courtesy {
-    /// The words at home are near.
+    /// Whether the words at home are near.
     pub(super) near: bool,
-    /// Requests to read so far, modulo [`FAR_LOOK`].
+    /// The number of read requests so far, modulo [`FAR_LOOK`].
     reads: u8,
-    /// The bits have been checked, or need not be.
+    /// Whether the bits have been checked or need no check.
     pub(super) done: bool,
-    /// This rank has stood back: what it saw before is old.
+    /// Whether this rank has stood back, so that its earlier observations are old.
     stood: bool,
     failures: u8,
-    /// This rank's bit is set.
+    /// Whether this rank's bit is set.
     pub(super) wants: bool,
 }
 
@@ -65,7 +65,7 @@ impl Courtesy {
         Courtesy { near, reads: 0, done, stood, failures, wants }
     }
 
-    /// A new request.
+    /// Begins a new request.
     #[inline]
     pub(super) fn begin(&mut self, kind: AccessKind) {
         (self.failures, self.stood, self.done) = (0, false, false);
@@ -75,13 +75,13 @@ impl Courtesy {
         }
     }
 
-    /// A turn was taken.
+    /// Notes that a turn was taken.
     #[inline]
     pub(super) fn asked(&mut self) {
         (self.failures, self.stood, self.done) = (0, false, true);
     }
 
-    /// All bits have been read; answers whether this rank stood back.
+    /// Notes that all bits have been read. Returns whether this rank stood back.
     #[inline]
     pub(super) fn end(&mut self) -> bool {
         self.done = true;
@@ -90,7 +90,7 @@ impl Courtesy {
 }
 
 impl Direct {
-    /// Stands back for those of `owed` that want to ask; `None`: no rank does (any more).
+    /// Stands back for those of `owed` that want to ask. `None` if no rank does, or no longer does.
     #[inline]
     pub(super) fn let_past(
         &mut self,
@@ -121,7 +121,7 @@ impl Direct {
         Action::StandBack
     }
 
-    /// Another rank took what this one was about to take; `Some`: that is enough.
+    /// Counts a turn that another rank took first. `Some` if there were too many failures.
     #[inline]
     pub(super) fn overtaken(&mut self) -> Option<Action> {
         let most = if self.courtesy.near { FAILURES_NEAR } else { FAILURES };
@@ -138,15 +138,15 @@ impl Direct {
         Some(self.access(Pending::Want, Word::Readers(at), WordOp::Or(bit)))
     }
 
-    /// Clears the bit: this rank has asked, or no longer wants to.
+    /// Clears the bit, because this rank has asked or no longer wants to.
     pub(super) fn unwant(&mut self, entered: bool) -> Action {
         let (at, bit) = self.geometry.wanting_bit();
         self.courtesy.wants = false;
         self.access(Pending::Unwant { entered }, Word::Readers(at), WordOp::And(!bit))
     }
 
-    /// Asks even though others want to, for a rank that cannot stand back for long: a rank that was
-    /// stopped with its bit set delays others, but not for ever.
+    /// Asks even though others want to, for a rank that must not stand back for long. A rank that
+    /// the system stopped with its bit set delays others, but not for ever.
     pub fn insist(&mut self) {
         if matches!(self.state, Pending::StandBack { .. }) {
             self.courtesy.done = true;

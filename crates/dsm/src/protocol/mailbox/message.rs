@@ -1,4 +1,4 @@
-//! The messages between nodes, and the effects that a node has to carry out.
+//! The messages between nodes, and the effects that the driver carries out.
 
 use super::Copyset;
 use crate::protocol::{Patience, Refusal};
@@ -7,32 +7,32 @@ use crate::word::{AccessKind, Mark, Version};
 /// A request for a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Want {
-    /// The node that wants it.
+    /// The requesting node.
     pub from: u32,
-    /// Its number among that node's requests.
+    /// The number of the request among those of its node.
     pub number: u32,
-    /// What it wants to do.
+    /// The access that it wants.
     pub kind: AccessKind,
-    /// Whether it may wait for others to release the variable.
+    /// Whether the request may wait for others to release the variable.
     pub patience: Patience,
-    /// The version that its copy holds; 0: none.
+    /// The version that the requester's copy holds; 0 for none.
     pub held: u64,
-    /// The owner may be gone: the stand-in must first find out which node it is.
+    /// The owner may be gone: the stand-in must first find the owner.
     pub doubt: bool,
 }
 
 /// A node's answer to a [`MailboxMessage::Survey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Account {
-    /// Whether it owns the variable.
+    /// Whether the node owns the variable.
     pub owns: bool,
-    /// The newest version that was announced to it.
+    /// The newest version that was announced to the node.
     pub known: Version,
-    /// The node to which it last passed ownership, with the position; 0: never.
+    /// The node to which it last passed ownership, with the position; 0 for never.
     pub passed: Version,
-    /// The version that its copy holds.
+    /// The version that the node's copy holds.
     pub held: u64,
-    /// It reads, and was counted as a reader.
+    /// Whether the node reads and was counted as a reader.
     pub reads: bool,
     /// The nodes that it knew to be gone when it answered.
     pub departed: Copyset,
@@ -43,29 +43,29 @@ pub struct Account {
 pub enum MailboxMessage {
     /// A request, on its way to the owner.
     Want(Want),
-    /// The contents of this version, and what is wrong with them.
+    /// The version of the contents that precede this message, and their damage.
     Contents(u64, Option<Mark>),
     /// The receiver may read the variable, or owns it now.
     Grant {
         /// The number of the granted request.
         number: u32,
-        /// What it is granted for.
+        /// The kind of access.
         kind: AccessKind,
         /// The newest version.
         version: u64,
         /// The nodes with valid copies, if ownership is granted by datagrams.
         copies: Copyset,
-        /// What is wrong with the contents, because a node died.
+        /// The damage of the contents, because a node died.
         mark: Option<Mark>,
     },
-    /// The request is over, for this reason.
+    /// The request is refused.
     Refused {
         /// The number of the refused request.
         number: u32,
         /// The reason.
         refusal: Refusal,
     },
-    /// A reader that was counted has finished.
+    /// A counted reader has finished.
     Done {
         /// The number of its request.
         number: u32,
@@ -82,38 +82,38 @@ pub enum MailboxMessage {
     Heard {
         /// The position that was announced to it.
         position: u64,
-        /// It does read, and the owner did not want to wait for that.
+        /// Whether the sender still reads. Only if the owner did not want to wait for that.
         busy: bool,
     },
     /// Asks every node whether it owns the variable.
     Survey,
     /// The answer to a survey.
     Account(Account),
-    /// The receiver owns the variable from now on: its copy is the newest that is left.
+    /// The receiver owns the variable from now on: its copy is the newest surviving one.
     Adopt {
         /// The version of its copy.
         version: u64,
-        /// What is wrong with it.
+        /// The damage of that copy.
         mark: Option<Mark>,
         /// The nodes that were counted as readers.
         readers: Copyset,
     },
 }
 
-/// What the driver has to do, in this order.
+/// The effects of one step, which the driver carries out in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Send a message. The copy itself goes ahead of [`MailboxMessage::Contents`].
+    /// Send a message. The driver sends the contents before [`MailboxMessage::Contents`].
     Send(u32, MailboxMessage),
     /// Store the owner's word at a node, by maximum, without that node's processor.
     Store(u32, Version),
-    /// The variable may be used.
+    /// The variable has been acquired.
     Entered {
         /// Whether the contents were moved.
         moved: bool,
-        /// What is wrong with the contents.
+        /// The damage of the contents.
         mark: Option<Mark>,
     },
-    /// It may not be used, and the request is over.
+    /// The request is over without the variable.
     Refused(Refusal),
 }
