@@ -1,4 +1,4 @@
-//! Requests for a part: waited for, tried, for a while, as futures, or look by look.
+//! Requests for a part: waiting, trying, with a time limit, as a future, or polled by the caller.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,15 +11,15 @@ use super::direct::CallOutcome;
 use super::error::{Error, SharedError};
 use super::variable::{LOOKS, Variable};
 
-/// Rests of a request between two announcements of its wait, since the holder may have changed.
-/// Announcing the first rests would cost as much as short waits take.
+/// The number of rests between two announcements of a wait. The wait is announced again because the
+/// holder may have changed. Announcing the first rests would cost as much as a short wait.
 const ANNOUNCE: u32 = 64;
 
 impl Variable {
-    /// Acquires a part that [`Variable::enter_free`] has not; waits for its turn.
+    /// Acquires a part that [`Variable::enter_free`] did not acquire. Waits for its turn.
     ///
     /// # Errors
-    /// This rank holds it; or it was lost with a rank that died.
+    /// This rank already holds the part, or the part was lost with a rank that died.
     #[inline(never)]
     pub fn enter(&self, part: u64, kind: AccessKind) -> Result<EntryResult, Error> {
         let entry = Asking::new(self, part, kind, Patience::Wait)?.finish(None)?;
@@ -29,13 +29,13 @@ impl Variable {
     /// Acquires a part if no other rank holds it or waits for it.
     ///
     /// # Errors
-    /// As for waiting.
+    /// The same as [`Variable::enter`].
     pub fn enter_now(&self, part: u64, kind: AccessKind) -> Result<Option<EntryResult>, Error> {
         if let Some(entry) = self.enter_free(part, kind) {
             return entry.map(Some);
         }
         self.look_around();
-        // With some protocols the owner must answer first.
+        // In some protocols the owner must answer first.
         let entry = Asking::new(self, part, kind, Patience::Try)?.finish(None)?;
         if entry.is_none() {
             self.found_nothing();
@@ -46,7 +46,7 @@ impl Variable {
     /// Acquires a part if its turn comes within `limit`.
     ///
     /// # Errors
-    /// As for waiting.
+    /// The same as [`Variable::enter`].
     pub fn enter_within(
         &self,
         part: u64,
@@ -63,7 +63,7 @@ impl Variable {
     /// Acquires a part, as a future. Dropping it cancels the request.
     ///
     /// # Errors
-    /// As for waiting.
+    /// The same as [`Variable::enter`].
     pub async fn enter_async(&self, part: u64, kind: AccessKind) -> Result<EntryResult, Error> {
         if let Some(entry) = self.enter_free(part, kind) {
             return entry;
@@ -81,27 +81,27 @@ impl Variable {
     }
 }
 
-/// A request for a part, with its place in the queue. It is cancelled when dropped, unless it has
-/// an outcome.
+/// A request for a part, with its place in the queue. Dropping it cancels the request, unless it
+/// has an outcome.
 #[derive(Debug)]
 pub struct Asking<'v> {
     variable: &'v Variable,
     part: u64,
     kind: AccessKind,
     over: bool,
-    /// The number of rests; whether it stands back, and since when.
+    /// The number of rests; whether the request stands back, and since when.
     turn: u32,
     stands_back: bool,
     since: Option<Time>,
-    /// Since when this rank's wait has been announced.
+    /// The time of the first announcement of this wait.
     announced: Option<Time>,
 }
 
 impl<'v> Asking<'v> {
-    /// Asks for a part.
+    /// Requests a part.
     ///
     /// # Errors
-    /// This rank holds it or has asked for it, or there is no such part.
+    /// This rank holds the part or has requested it, or there is no such part.
     #[inline]
     pub fn new(
         variable: &'v Variable,
@@ -121,7 +121,8 @@ impl<'v> Asking<'v> {
         self.over
     }
 
-    /// The outcome; `None`: not yet. `Some(None)`, if it does not wait: others hold the part.
+    /// The outcome; `None` if there is none yet. `Some(None)` if the request does not wait and
+    /// other ranks hold the part.
     ///
     /// # Errors
     /// The part was lost with a rank that died.
@@ -143,7 +144,7 @@ impl<'v> Asking<'v> {
         }
     }
 
-    /// Waits for the outcome, until then if there is a limit.
+    /// Waits for the outcome, at most until `until`, if given.
     #[inline(always)]
     fn finish(&mut self, until: Option<Time>) -> Result<Option<EntryResult>, Error> {
         loop {
@@ -157,7 +158,7 @@ impl<'v> Asking<'v> {
         }
     }
 
-    /// Waits a moment.
+    /// Waits briefly.
     #[inline]
     fn rest(&mut self, until: Option<Time>) {
         self.turn = self.turn.wrapping_add(1);
@@ -171,7 +172,7 @@ impl<'v> Asking<'v> {
         self.variable.stand_back(self.part, &mut self.since, until);
     }
 
-    /// The part of a rest that never sleeps; `false`: the request is over, or no word can be
+    /// The part of a rest that never sleeps. `false`: the request is over, or no word can be
     /// polled.
     #[inline]
     pub fn glance(&mut self) -> bool {
@@ -186,7 +187,7 @@ impl<'v> Asking<'v> {
         self.rest(None);
     }
 
-    /// Announces the wait now and then, if no other part of the wait does.
+    /// Announces the wait every [`ANNOUNCE`] rests. In virtual time the wait itself does so.
     #[inline]
     fn announce_if_long(&mut self) {
         if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual() {
@@ -194,8 +195,8 @@ impl<'v> Asking<'v> {
         }
     }
 
-    /// [`Asking::poll`] within a future, which is polled when another rank wakes this one. Standing
-    /// back ends without a wake, so it is waited for in place.
+    /// [`Asking::poll`] within a future. The executor polls it when another rank wakes this one. No
+    /// wake ends standing back, so this function waits for that in place.
     fn poll_standing(&mut self) -> Result<Option<Option<EntryResult>>, Error> {
         loop {
             let answer = self.poll()?;

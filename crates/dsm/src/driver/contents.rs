@@ -1,10 +1,10 @@
-//! The contents as slices: the only place where the protocol's promise becomes memory.
+//! The contents as slices. Only here do the protocol's guarantees become references to memory.
 //!
-//! Copies lie in memory that other processes have mapped. A rank makes a reference to a copy only
+//! Copies lie in memory that other processes have mapped. A rank creates a reference to a copy only
 //! after it has acquired the variable: for writing, when no other rank of the node holds it; for
-//! reading, when no rank writes. The protocol promises that (its explorer in `crates/dsm/tests`
-//! checks every interleaving), and the safety of guards rests on it. A process that breaks into the
-//! memory by other means can spoil the bytes, but every value of the bytes is a valid element.
+//! reading, when no rank writes. The protocol guarantees that, and the safety of guards depends on
+//! it. (Its explorer in `crates/dsm/tests` checks every interleaving.) A process that writes the
+//! memory by other means can corrupt the bytes, but every value of the bytes is a valid element.
 
 use std::ptr::NonNull;
 
@@ -18,7 +18,7 @@ pub struct CopyContents<T> {
     length: usize,
 }
 
-/// The bytes of a view from `at` on: their start and their number.
+/// The bytes of a view from `at` on: start and length.
 #[inline]
 pub(super) fn tail(view: &View, at: usize) -> (NonNull<u8>, usize) {
     assert!(at <= view.len(), "a copy begins within its block");
@@ -58,7 +58,7 @@ impl<T: Pod> CopyContents<T> {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// The elements, to be written.
+    /// The elements, for writing.
     ///
     /// # Safety
     /// The copy stays mapped and no other rank reads or writes it as long as the slice lives.
@@ -81,7 +81,7 @@ pub(super) mod tests {
     use super::super::variable::Variable;
     use crate::AccessKind;
 
-    /// Acquires a variable of words for writing, does something with them, and releases it.
+    /// Acquires a variable of words for writing, calls `act` with them, and releases the variable.
     pub(in super::super) fn change<R>(variable: &Variable, act: impl FnOnce(&mut [u64]) -> R) -> R {
         variable.enter(0, AccessKind::Write).unwrap();
         // SAFETY: it is held by this rank for writing, until it is released below.

@@ -1,9 +1,9 @@
-//! Making shared variables, together, and finding them by their names.
+//! Making shared variables collectively, and finding them by name.
 //!
-//! Each rank first tells all others what it wants and gives; only then the offers are judged. So a
-//! mistake, or a lack of memory, on one rank is an error on every rank, and no rank is left
-//! waiting. The ranks that have heard of all then vote, so a death meanwhile is an error on every
-//! rank, or on none.
+//! Each rank first sends its request and its memory to all others. Only then are the offers
+//! checked. So a mistake, or a lack of memory, on one rank is an error on every rank, and no rank
+//! is left waiting. The ranks that have received all offers then vote, so a death meanwhile is an
+//! error on every rank or on none.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -26,22 +26,22 @@ use super::service::{Service, SocketPlace, VariableSide};
 use super::variable::{Driver, Variable};
 use super::vote::Ballots;
 
-/// A rank's shared variables. When the last handle goes, the rank serves the others until they can
-/// do without it.
+/// A rank's shared variables. When the last handle is dropped, the rank serves the other ranks
+/// until they can do without it.
 #[derive(Debug)]
 pub struct Variables {
     rank: Communicator,
     by_name: RefCell<BTreeMap<String, Weak<Variable>>>,
-    /// Memory of variables that this rank has dropped and others may still use. The rest stays with
-    /// the job when the rank ends.
+    /// Memory of variables that this rank has dropped and others may still use. If the rank ends
+    /// before, it stays with the job.
     parked: RefCell<Vec<Given>>,
     /// Memory of variables that were not made.
     ballots: RefCell<Ballots>,
-    /// Sync variables in use, and variables made so far.
+    /// The number of sync variables in use, and of variables made so far.
     counts: RefCell<(u64, u32)>,
     /// The protocol of variables that do not choose one.
     protocol: Protocol,
-    /// Serves the others' requests.
+    /// Serves the requests of other ranks.
     service: Rc<Service>,
     /// Fault injection, for tests.
     injector: Option<Rc<Injector>>,
@@ -49,7 +49,7 @@ pub struct Variables {
 
 impl Drop for Variables {
     fn drop(&mut self) {
-        // A rank that panics owes nobody anything any more, and must not wait for room.
+        // A rank that panics serves no one any more, and must not wait for room.
         let is_rank = !self.rank.engine().borrow().port().is_forked();
         if is_rank && !std::thread::panicking() {
             self.service.linger(self.rank.engine());
@@ -63,7 +63,7 @@ impl Drop for Variables {
 }
 
 impl Variables {
-    /// The variables of a rank, of which there are none yet. `rank`: all of the job.
+    /// The variables of a rank, empty at first. `rank`: a communicator of all ranks of the job.
     pub fn new(rank: Communicator, settings: Settings) -> Rc<Variables> {
         let injector = Injector::of(settings, rank.engine().borrow().port());
         Rc::new(Variables {
@@ -78,17 +78,17 @@ impl Variables {
         })
     }
 
-    /// A number that no other interface of this process has.
+    /// A number that identifies this interface within the process.
     fn number(&self) -> usize {
         Rc::as_ptr(&self.service).addr()
     }
 
-    /// All ranks of the job, of which this is one.
+    /// The communicator of all ranks of the job.
     pub(super) fn rank(&self) -> &Communicator {
         &self.rank
     }
 
-    /// The service for the others' requests.
+    /// The service for requests of other ranks.
     pub(super) fn service(&self) -> &Rc<Service> {
         &self.service
     }
@@ -98,19 +98,19 @@ impl Variables {
         self.ballots.borrow_mut()
     }
 
-    /// This rank no longer uses a variable.
+    /// Forgets a variable that this rank no longer uses.
     pub(super) fn forget(&self, name: &str, parts: u64) {
         self.by_name.borrow_mut().remove(name);
         self.counts.borrow_mut().0 -= parts;
     }
 
-    /// Keeps the memory of a variable until no rank uses it any more.
+    /// Keeps the memory of a variable until no rank uses it.
     pub(super) fn park(&self, given: Option<Given>) {
         self.parked.borrow_mut().extend(given);
         self.sweep();
     }
 
-    /// Frees memory that no rank uses any more.
+    /// Frees memory that no rank uses.
     fn sweep(&self) {
         self.parked.borrow_mut().extract_if(.., |given| given.is_over()).for_each(Given::free);
     }
@@ -129,11 +129,11 @@ impl Variables {
         Err(SharedError::Unknown { name: name.to_owned(), known }.into())
     }
 
-    /// Makes a variable of zeros. Every rank calls it, with the same arguments, in the same order
-    /// as other collective operations; the ranks of `world`, which have to be all of the job.
+    /// Makes a variable of zeros. All ranks call it with the same arguments, in the same order as
+    /// other collective operations. `world` must contain all ranks of the job.
     ///
     /// # Errors
-    /// [`SharedError`]: ranks disagree, the name is taken, memory is full. Or a rank is gone.
+    /// [`SharedError`]: ranks disagree, the name is taken, or memory is full. Or a rank is gone.
     pub fn make(
         self: &Rc<Self>,
         world: &Communicator,
@@ -162,7 +162,7 @@ impl Variables {
         }
     }
 
-    /// Sends what this rank offers to the others, and receives their offers.
+    /// Sends this rank's offer to the others, and receives their offers.
     fn place(
         &self,
         world: &Communicator,
@@ -171,7 +171,7 @@ impl Variables {
     ) -> Result<Placed, Error> {
         let offer = VariableOffer::new(wanted, prepared.as_ref().ok());
         let told = world.share(&offer.words())?;
-        // All ranks are here: no rank reads an earlier vote any more.
+        // All ranks are here: no rank reads an earlier vote.
         self.ballots().give_back();
         let prepared = prepared.as_ref().map_err(Error::clone)?;
         let offers = VariableOffer::read_all(&told, wanted.name).map_err(|error| match error {
@@ -187,12 +187,12 @@ impl Variables {
             &places,
             injector,
         );
-        // A rank offered memory outside its region: it does not run this program.
+        // A rank offered memory outside its region: it runs another program.
         let memory = memory.ok_or(SharedError::Refused { name: wanted.name.into(), rank: 0 })?;
         Ok(Placed { memory, sockets: offers.iter().map(|offer| offer.socket).collect() })
     }
 
-    /// Makes the variable, which all ranks have now. It is not counted earlier.
+    /// Makes the variable, which all ranks have now. It is counted only now.
     fn begin(
         self: &Rc<Self>,
         wanted: WantedVariable<'_>,
@@ -207,7 +207,7 @@ impl Variables {
         variable
     }
 
-    /// Makes the driver; all ranks take the same number of contexts.
+    /// Makes the driver. All ranks take the same number of contexts.
     fn driver(
         &self,
         wanted: &WantedVariable<'_>,
@@ -241,8 +241,8 @@ impl Variables {
         Driver::Mailbox(side)
     }
 
-    /// Makes every call that waits serve the others' requests, while variables exist for which
-    /// ranks send requests.
+    /// Makes every waiting call serve the requests of other ranks, while there are variables whose
+    /// protocol sends requests.
     fn serve(&self) {
         let (service, tasks) = (&self.service, self.rank.tasks());
         tasks.set_restless(service.is_restless());
@@ -265,7 +265,7 @@ impl Variables {
         service.task.set(Some(tasks.start(Box::pin(task))));
     }
 
-    /// Prepares this rank's offer and memory, before it has heard of the others.
+    /// Prepares this rank's offer and memory, before the exchange.
     fn prepare(&self, wanted: &WantedVariable<'_>) -> Result<PreparedVariable, Error> {
         let WantedVariable { shape, options, protocol, .. } = *wanted;
         let name = wanted.name.to_owned();
@@ -300,7 +300,7 @@ impl Variables {
                 Geometry::listed(&nodes, port.rank())
             }
             Protocol::Direct => Geometry::new(ranks, on_node_0(), port.rank()),
-            // The paper's processes have a copy each.
+            // The paper's processes have one copy each.
             Protocol::Fagus | Protocol::Udp => Geometry::new(ranks, 1, port.rank()),
         };
         let bytes = division.elements().saturating_mul(u64::from(wanted.element.bytes));
@@ -323,8 +323,8 @@ impl Variables {
         Ok(PreparedVariable { own, sizes, division, socket })
     }
 
-    /// A socket at an address of this host that all ranks reach, if it has one. `network`: the job
-    /// is in virtual time, and whether its network copies datagrams.
+    /// A socket at an address of this host that all ranks reach, if it has one. `network`: in
+    /// virtual time, whether the job's network copies datagrams.
     fn open_socket(
         &self,
         at: Option<IpAddr>,
@@ -342,13 +342,13 @@ impl Variables {
     }
 }
 
-/// A variable as this rank wants it.
+/// A variable as this rank requests it.
 #[derive(Debug)]
 struct WantedVariable<'a> {
     name: &'a str,
     shape: &'a [u64],
     element: Element,
-    /// They name the protocol too.
+    /// The options. They name the protocol too.
     options: SharedOptions,
     protocol: Protocol,
 }
@@ -359,7 +359,7 @@ struct PreparedVariable {
     own: Own,
     sizes: VariableSizes,
     division: Division,
-    /// Its socket, if the protocol has one.
+    /// This rank's socket, if the protocol has one.
     socket: Option<SocketPlace>,
 }
 
@@ -367,20 +367,20 @@ struct PreparedVariable {
 #[derive(Debug)]
 struct Placed {
     memory: VariableMemory,
-    /// Each rank's socket, if the protocol has them.
+    /// Each rank's socket, if the protocol uses sockets.
     sockets: Vec<SocketPlace>,
 }
 
-/// A rank's offer for a variable that it makes.
+/// A rank's offer for a variable.
 #[derive(Debug)]
 struct VariableOffer {
-    /// Whether it could allocate its memory.
+    /// Whether the rank could allocate its memory.
     made: bool,
-    /// The values that must be the same on all ranks, and their names.
+    /// The names and values that must be the same on all ranks.
     same: Vec<(&'static str, String)>,
-    /// The places of its block and of its node's block.
+    /// The places of the rank's block and of its node's block.
     places: (u64, u64),
-    /// Its socket, if the protocol has one.
+    /// The rank's socket, if the protocol has one.
     socket: SocketPlace,
 }
 
@@ -444,8 +444,8 @@ impl VariableOffer {
         Some(VariableOffer { made, same, places, socket })
     }
 
-    /// The offers of all ranks. If they disagree, or one of them could not allocate, the error is
-    /// the same on each of them.
+    /// The offers of all ranks. If they disagree, or a rank could not allocate, every rank gets the
+    /// same error.
     fn read_all(told: &[Vec<u32>], name: &str) -> Result<Vec<VariableOffer>, SharedError> {
         let mut offers: Vec<VariableOffer> = Vec::new();
         for (rank, words) in (0..).zip(told) {

@@ -1,7 +1,7 @@
-//! The driver of `direct`: operations on words in memory, and fetches of contents.
+//! The driver of `direct`: it performs operations on words in memory, and fetches contents.
 //!
-//! The state machine says what to do next. The driver does it, in place on the rank's own node and
-//! by commands of the port elsewhere. No other rank's program takes part.
+//! The state machine decides each step. The driver carries it out: in place on the rank's own node,
+//! and by commands of the port elsewhere. No other rank's program takes part.
 
 use std::cell::{Cell, RefCell};
 
@@ -18,19 +18,19 @@ use super::error::Error;
 use super::memory::{EngineCell, Given, VariableMemory};
 use super::options::Traffic;
 
-/// Polls of the word that a request watches, before the protocol is driven again.
+/// Polls of the watched word before the protocol is driven again.
 const GLANCES: u32 = 8;
 
 /// The result of requesting a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestOutcome {
-    /// The request has begun; drive it.
+    /// The request has begun and must be driven.
     Begun,
-    /// This rank holds it, or has requested it.
+    /// This rank already holds or requests the part.
     Taken,
-    /// Its words were overwritten: it is lost here.
+    /// The part's words were overwritten: it is lost for this rank.
     Overwritten,
-    /// The variable has no part of this number.
+    /// The variable has no part with this number.
     NoSuchPart,
 }
 
@@ -38,14 +38,14 @@ pub(super) enum RequestOutcome {
 #[derive(Debug)]
 pub(super) enum CallOutcome {
     Wait,
-    /// Poll again soon: this rank lets others ask first, and they do not wake it.
+    /// Poll again soon: this rank lets others ask first, and they will not wake it.
     StandBack,
     Entered(EntryResult),
     Refused(Refusal),
     Released,
 }
 
-/// A variable under `direct` at one rank.
+/// The state of a variable under `direct` at one rank.
 #[derive(Debug)]
 pub(super) struct DirectDriver {
     memory: VariableMemory,
@@ -53,14 +53,14 @@ pub(super) struct DirectDriver {
     given: Option<Given>,
     parts: RefCell<Vec<PartState>>,
     departed: RefCell<(u64, Departed)>,
-    /// Bytes fetched from other nodes, and how often.
+    /// Bytes fetched from other nodes, and the number of fetches.
     moved: Cell<(u64, u64)>,
     /// The process of the rank.
     process: ForkedProcess,
-    /// The process that may take the fast path. None with fault injection: then a variable is
-    /// mostly acquired step by step.
+    /// The process that may take the fast path. None with fault injection: then most acquisitions
+    /// are step by step.
     fast_in: ForkedProcess,
-    /// Operations in place take real time: time is not virtual.
+    /// Whether operations in place take real time: false in virtual time.
     at_hand: bool,
     /// [`Direct::most_steps`].
     most_steps: u64,
@@ -70,19 +70,21 @@ pub(super) struct DirectDriver {
 #[derive(Debug)]
 struct PartState {
     protocol: Direct,
-    /// What it was requested for, while it is requested or held; for ever if it is overwritten.
+    /// The requested access, while the part is requested or held. Never cleared once the part is
+    /// overwritten.
     taken: Option<AccessKind>,
-    /// Its words held what no rank writes. It is never requested again.
+    /// Whether its words held values that no rank writes. The part is never requested again.
     overwritten: bool,
     home: u32,
-    /// Its words are near. In virtual time none are, because an operation in place takes no time.
+    /// Whether its words are near. In virtual time none are, because an operation in place takes no
+    /// time.
     near: bool,
     /// The offset of its words in its home's block.
     at: u64,
 }
 
 impl DirectDriver {
-    /// All parts of the variable in `memory`.
+    /// Creates the state of all parts of the variable in `memory`.
     pub(super) fn new(memory: VariableMemory, given: Given, recoverable: bool) -> DirectDriver {
         let sizes = memory.sizes();
         let part = |index| {
@@ -114,12 +116,12 @@ impl DirectDriver {
         &self.memory
     }
 
-    /// Bytes fetched from other nodes, and how often.
+    /// Bytes fetched from other nodes, and the number of fetches.
     pub(super) fn moved(&self) -> (u64, u64) {
         self.moved.get()
     }
 
-    /// This rank's operations on the memory of others.
+    /// This rank's operations on the memory of other ranks.
     pub(super) fn traffic(&self) -> Traffic {
         let (remote, bytes) = (self.memory.remote(), self.moved.get());
         Traffic { messages: 0, remote: remote + bytes.1, bytes: 8 * remote + bytes.0 }
@@ -147,7 +149,7 @@ impl DirectDriver {
         RequestOutcome::Begun
     }
 
-    /// Acquires a part on the fast path; `None`: it must be requested.
+    /// Acquires a part on the fast path. `None`: the part must be requested.
     #[inline(always)]
     pub(super) fn enter_free(
         &self,
@@ -197,7 +199,7 @@ impl DirectDriver {
         Some(entry)
     }
 
-    /// Releases it again; `false`: it must be released step by step.
+    /// Releases such a part. `false`: it must be released step by step.
     #[inline(never)]
     fn leave_kept(&self, state: &mut PartState, part: u64) -> bool {
         let near = |word, op| self.memory.near(part, word, op);
@@ -223,7 +225,7 @@ impl DirectDriver {
     ) -> Option<Result<EntryResult, Error>> {
         match self.drive_on(rank, part, answer, || extent) {
             Ok(CallOutcome::Entered(entry)) => Some(Ok(entry)),
-            // It is lost; a rank that requests it gets the error.
+            // The part is lost. A rank that requests it gets the error.
             Ok(_) => None,
             Err(error) => {
                 self.give_back(part, false);
@@ -245,7 +247,7 @@ impl DirectDriver {
             && self.memory.injector().is_some_and(|injector| injector.takes_fast_path())
     }
 
-    /// Releases a part on the fast path; `false`: it must be released step by step.
+    /// Releases a part on the fast path. `false`: it must be released step by step.
     #[inline]
     pub(super) fn leave_free(&self, rank: &Communicator, part: u64) -> bool {
         let mut parts = self.parts.borrow_mut();
@@ -277,13 +279,13 @@ impl DirectDriver {
     }
 
     /// Drives steps that wait for no rank to their end. They cannot fail, because the words of
-    /// living ranks can be changed.
+    /// living ranks can always be changed.
     #[inline(never)]
     fn finish(&self, rank: &Communicator, part: u64) {
         let _ = self.drive(rank, part, || (0, 0));
     }
 
-    /// Drives a part until it has an outcome. `extent`: first byte and length of the part.
+    /// Drives a part until it has an outcome. `extent`: the first byte and the length of the part.
     #[inline]
     pub(super) fn drive(
         &self,
@@ -294,7 +296,7 @@ impl DirectDriver {
         self.drive_on(rank, part, 0, extent)
     }
 
-    /// The same from this answer on.
+    /// Like [`DirectDriver::drive`], beginning with this answer.
     #[inline]
     fn drive_on(
         &self,
@@ -378,7 +380,7 @@ impl DirectDriver {
             };
             answer = match answered {
                 Ok(answer) => answer,
-                // A word names a node that there is not.
+                // A word names a node that does not exist.
                 Err(PostError::NoSuchRank { .. }) => return Ok(state.abandon()),
                 Err(error) => {
                     state.abandon();
@@ -408,8 +410,7 @@ impl DirectDriver {
         Ok(there)
     }
 
-    /// Polls a few times whether the word that a request watches has changed, if the word can be
-    /// read in place.
+    /// If the watched word can be read in place, polls a few times whether it has changed.
     #[inline]
     pub(super) fn watch(&self, part: u64) {
         let parts = self.parts.borrow();
@@ -425,12 +426,12 @@ impl DirectDriver {
         }
     }
 
-    /// Ends the standing back of a request.
+    /// Makes a request stop standing back.
     pub(super) fn insist(&self, part: u64) {
         self.parts.borrow_mut()[part as usize].protocol.insist();
     }
 
-    /// Looks up the dead ranks, for requests that do not wait and after a rank was woken.
+    /// Updates the set of dead ranks, for requests that do not wait and after a rank was woken.
     pub(super) fn look_around(&self, engine: &EngineCell) {
         note_departures(engine, &mut self.departed.borrow_mut());
     }
@@ -443,8 +444,8 @@ impl DirectDriver {
         }
     }
 
-    /// Begins to release a part that was `had`, or to cancel a request for it; answers whether it
-    /// must be driven for that.
+    /// Begins to release a part that was `had`, or to cancel a request for it. Returns whether the
+    /// part must be driven for that.
     #[inline]
     fn give_back(&self, part: u64, had: bool) -> bool {
         let mut parts = self.parts.borrow_mut();
@@ -461,7 +462,8 @@ impl DirectDriver {
         begun
     }
 
-    /// Owner and state of a part at this node, from the control region; `None`: no such part.
+    /// Owner and state of a part at this node, from the control region. `None` if there is no such
+    /// part.
     pub(super) fn control(
         &self,
         engine: &EngineCell,
@@ -480,7 +482,7 @@ impl DirectDriver {
         Ok(Some((owner.node, CopyState::of(state.taken, held, owner))))
     }
 
-    /// The holder of a part that this rank waits for: the rank whose turn it is, or one that reads.
+    /// The holder of a part that this rank waits for: the rank whose turn it is, or a reader.
     pub(super) fn holder(&self, part: u64) -> Option<u32> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
@@ -497,14 +499,14 @@ impl DirectDriver {
         })
     }
 
-    /// Ends the use of the variable: the memory that this rank gave.
+    /// Ends the use of the variable. Returns the memory that this rank gave.
     pub(super) fn part(&mut self, engine: &EngineCell) -> Option<Given> {
         self.memory.part(engine);
         self.given.take()
     }
 }
 
-/// Updates the ranks that are gone, if there are more than when they were `seen`.
+/// Updates the set of gone ranks, if there are more than those already `seen`.
 fn note_departures(engine: &EngineCell, (seen, departed): &mut (u64, Departed)) {
     let engine = engine.borrow();
     let port = engine.port();
@@ -523,7 +525,7 @@ fn note_departures(engine: &EngineCell, (seen, departed): &mut (u64, Departed)) 
 }
 
 impl PartState {
-    /// The end of a request whose words were overwritten, and of all later ones: the variable's
+    /// Ends a request whose words were overwritten, and refuses all later ones: the variable's
     /// queue may name this rank from now on.
     #[cold]
     fn abandon(&mut self) -> CallOutcome {

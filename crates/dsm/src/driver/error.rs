@@ -1,14 +1,14 @@
-//! The errors of shared variables, and whose fault they are.
+//! The errors of shared variables, and their causes.
 
 use crate::{Mark, PartsError};
 use thiserror::Error;
 
 use super::options::Protocol;
 
-/// Why a call on shared variables did not do what was asked.
+/// The reasons why a call on shared variables failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// A message, a collective operation, memory or a command went wrong.
+    /// A message, a collective operation, memory or a command failed.
     #[error(transparent)]
     Rank(hikyaku_rank::Error),
     /// A shared variable could not be made, found or acquired.
@@ -28,7 +28,7 @@ where
 /// Why a shared variable could not be made, found or acquired.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SharedError {
-    /// Ranks ask for different variables.
+    /// Ranks make different variables.
     #[error(
         "rank {rank} made the shared variable with the {what} {theirs} where rank 0 made it with \
          {ours}: every rank makes the same variables in the same order"
@@ -43,7 +43,7 @@ pub enum SharedError {
         /// Rank 0's value.
         ours: String,
     },
-    /// The communicator has not all ranks of the job.
+    /// The communicator does not have all ranks of the job.
     #[error(
         "the shared variable `{name}` cannot be of some ranks only: make it with a communicator of \
          all ranks of the job"
@@ -66,7 +66,7 @@ pub enum SharedError {
         /// The existing variables.
         known: String,
     },
-    /// Its elements are of another type.
+    /// The variable's elements are of another type.
     #[error("the shared variable `{name}` has elements of {element}, not of {wanted}")]
     WrongElement {
         /// The variable.
@@ -76,7 +76,7 @@ pub enum SharedError {
         /// The requested type.
         wanted: String,
     },
-    /// Its shape and parts are invalid.
+    /// The variable's shape or its division into parts is invalid.
     #[error("the shared variable `{name}` cannot be: {error}")]
     Parts {
         /// The variable.
@@ -84,7 +84,7 @@ pub enum SharedError {
         /// The reason.
         error: PartsError,
     },
-    /// The control region has no room.
+    /// The control region is full.
     #[error(
         "the shared variable `{name}` needs {wanted} sync variables, of which {free} are free: the \
          control region holds {most}"
@@ -92,14 +92,14 @@ pub enum SharedError {
     TooMany {
         /// The variable.
         name: String,
-        /// The sync variables it needs, one for each part.
+        /// The number of sync variables that it needs, one for each part.
         wanted: u64,
-        /// The sync variables left.
+        /// The number of free sync variables.
         free: u64,
-        /// All sync variables.
+        /// The total number of sync variables.
         most: u64,
     },
-    /// Another interface of this process has shared variables, and serves them.
+    /// Another interface of this process has shared variables and serves them.
     #[error(
         "the shared variable `{name}` cannot be made: shared variables of this process belong to \
          another interface, hikyaku.h or Python: use one of both"
@@ -115,7 +115,7 @@ pub enum SharedError {
         protocol: Protocol,
         /// Ranks of the job.
         ranks: u32,
-        /// Most ranks.
+        /// The maximum number of ranks.
         most: u32,
     },
     /// The socket cannot be opened.
@@ -126,7 +126,7 @@ pub enum SharedError {
         /// The system's error.
         error: String,
     },
-    /// Another rank could not make its part; its own error says why.
+    /// Another rank could not make its part; its own error gives the reason.
     #[error("rank {rank} could not make its part of the shared variable `{name}`")]
     Refused {
         /// The variable.
@@ -134,7 +134,7 @@ pub enum SharedError {
         /// The rank.
         rank: u32,
     },
-    /// Another rank could not hear of all parts of it: then it is made on no rank.
+    /// Another rank did not learn of all parts of the variable, so no rank makes it.
     #[error(
         "rank {rank} abandoned the shared variable `{name}`, so that no rank has it: its own \
          error says why"
@@ -145,13 +145,13 @@ pub enum SharedError {
         /// The rank.
         rank: u32,
     },
-    /// This rank holds it.
+    /// This rank already holds the variable.
     #[error("{variable} is held by this rank already: let it go before it is acquired again")]
     Recursive {
         /// The variable, and the part.
         variable: String,
     },
-    /// It has no such part.
+    /// The variable has no such part.
     #[error("the shared variable `{name}` has parts 0 to {}, not {part}", .parts - 1)]
     NoSuchPart {
         /// The variable.
@@ -161,17 +161,17 @@ pub enum SharedError {
         /// The number of parts.
         parts: u64,
     },
-    /// A rank died while it held it.
+    /// A rank died while it held the variable.
     #[error("{variable} is lost: rank {victim} {how}")]
     Lost {
         /// The variable, and the part.
         variable: String,
         /// The rank that died.
         victim: u32,
-        /// What was lost with that rank.
+        /// A description of the loss.
         how: &'static str,
     },
-    /// Its words hold what no rank writes.
+    /// The variable's words hold values that no rank writes.
     #[error(
         "{variable} is lost: a process has overwritten its words in the job's shared memory, \
          perhaps through a stray pointer"

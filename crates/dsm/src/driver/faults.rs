@@ -1,5 +1,5 @@
-//! Fault injection, for tests: what processors and fabrics may do to the protocols at any time, and
-//! seldom do by themselves.
+//! Fault injection, for tests: events that processors and fabrics may cause at any time, and seldom
+//! do.
 //!
 //! ```text
 //!   between two steps of a protocol   the rank rests: not, a moment, a time slice, 20 us to 2 ms
@@ -12,11 +12,12 @@
 //! ```
 //!
 //! Within a node no operation is ever late. Protocols of atomic operations have races only where a
-//! processor is taken from a rank between two of them, which happens once in millions. So the rests
-//! find those races; the rest of the table is what a fabric's contract allows.
+//! rank loses its processor between two operations, which happens once in millions. The rests find
+//! those races. The rest of the table is what a fabric's contract allows.
 //!
-//! Each rank draws from a generator of its own: seed and rank give the same numbers in every run.
-//! Their effect also depends on when the others run. In virtual time no faults are injected.
+//! Each rank has its own random generator: the same seed and rank give the same numbers in every
+//! run. Their effect also depends on the timing of the other ranks. No faults are injected in
+//! virtual time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -30,24 +31,24 @@ use hikyaku_rank::RankPort;
 
 use super::options::Settings;
 
-/// Commands in a thousand that are refused, at each attempt.
+/// Refused commands per thousand attempts.
 const REFUSED: u64 = 30;
 
-/// Bells in a thousand that are not rung.
+/// Bells per thousand that are not rung.
 const BELLS_LOST: u64 = 100;
 
-/// Letters in a thousand that are handled late, and by how many polls at most.
+/// Letters per thousand that are handled late, and the maximum delay in polls.
 const LATE: u64 = 300;
 const LATE_LOOKS: u64 = 12;
 
-/// Of a thousand rests, how many do nothing; how many of the others are shorter than a microsecond,
-/// yield, and are a short sleep. The remaining ones are long sleeps.
+/// Per thousand rests: the number that do nothing. Of the others: those below a microsecond, those
+/// that yield, and short sleeps. The remaining ones are long sleeps.
 const NO_REST: u64 = 550;
 const A_MOMENT: u64 = 250;
 const GIVE_WAY: u64 = 180;
 const SHORT: u64 = 18;
 
-/// A fault of a protocol, or of the fabric under it: what tests of the protocols have to notice.
+/// A fault of a protocol, or of the fabric under it, that the tests of the protocols must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolFault {
     /// Writers do not see readers.
@@ -81,7 +82,7 @@ impl ProtocolFault {
         }
     }
 
-    /// How many pieces of contents are not copied.
+    /// The number of pieces of contents that are not copied.
     fn pieces_lost(self) -> usize {
         match self {
             ProtocolFault::MovesNothing => usize::MAX,
@@ -100,7 +101,7 @@ pub(super) struct Injector {
 }
 
 impl Injector {
-    /// For the rank of this port, if there is a seed and its time is real.
+    /// Creates the injector for the rank of this port, if there is a seed and time is not virtual.
     pub(super) fn of(settings: Settings, port: &RankPort) -> Option<Rc<Injector>> {
         let seed = settings.faults.filter(|_| !port.host().is_conducted())?;
         Some(Rc::new(Injector::new(seed, port.rank(), settings.wrong)))
@@ -144,7 +145,7 @@ impl Injector {
         thread::sleep(Duration::from_micros(microseconds));
     }
 
-    /// Whether an unlocked variable is acquired, or released, on the fast path this time.
+    /// Whether an unlocked variable is acquired or released on the fast path this time.
     pub(super) fn takes_fast_path(&self) -> bool {
         self.below(4) == 0
     }
@@ -165,7 +166,7 @@ impl Injector {
         length.div_ceil(pieces).next_multiple_of(64)
     }
 
-    /// By how many polls a letter is late.
+    /// The delay of a letter in polls.
     pub(super) fn looks_late(&self) -> u64 {
         if self.below(1000) < LATE { 1 + self.below(LATE_LOOKS) } else { 0 }
     }
@@ -175,7 +176,7 @@ impl Injector {
         self.wrong
     }
 
-    /// How many pieces of contents that fault does not copy.
+    /// The number of pieces of contents that this fault does not copy.
     pub(super) fn pieces_lost(&self) -> usize {
         self.wrong.map_or(0, ProtocolFault::pieces_lost)
     }

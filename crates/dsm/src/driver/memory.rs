@@ -6,10 +6,10 @@
 //!                       in the region of the node's first rank: the keeper
 //! ```
 //!
-//! Words on the rank's own node are changed in place; others by commands of the port. When a rank
-//! has died, all ranks of its host change its words in place, since the memory outlives the
-//! process; ranks of other hosts ask one that is left of that host. In virtual time all words of
-//! others are changed by commands, which take their time.
+//! Words on the rank's own node are changed in place, all others by commands of the port. When a
+//! rank has died, the ranks of its host change its words in place, since the memory outlives the
+//! process. Ranks of other hosts ask a remaining rank of that host. In virtual time all words of
+//! other ranks are changed by commands, which take their time.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -32,11 +32,11 @@ use hikyaku_rank::{RankPort, View};
 use super::error::Error;
 use super::faults::Injector;
 
-/// The engine of a rank, between its calls.
+/// The engine of a rank between its calls.
 pub(super) type EngineCell = RefCell<Engine<RankPort>>;
 
-/// Where the words before those of the parts are in a rank's block: a line for the bell, one for
-/// the rank's vote, and lines with a bit for each rank that has parted.
+/// The offsets of the first words in a rank's block: a line for the bell, a line for the rank's
+/// vote, and lines with a bit for each rank that has parted.
 const BELL: u64 = 0;
 const VOTE: u64 = LINE;
 const PARTED: u64 = 2 * LINE;
@@ -51,7 +51,7 @@ const ALIGNMENT: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) home: RegionBuffer,
-    /// The node's block, of its first rank.
+    /// The node's block, if this is the node's first rank.
     pub(super) node: Option<RegionBuffer>,
 }
 
@@ -78,7 +78,7 @@ impl VariableSizes {
         self.words_at(slots)
     }
 
-    /// Words with a bit for each rank.
+    /// The number of words with a bit for each rank.
     fn parted_words(&self) -> u64 {
         u64::from(self.geometry.ranks).div_ceil(64)
     }
@@ -128,14 +128,15 @@ impl Own {
     }
 }
 
-/// The memory that this rank gave to a variable, which others may use until all have parted. If the
-/// rank ends before, it stays with the job: freed memory would be taken from under the others.
+/// The memory that this rank gave to a variable, which other ranks may use until all have parted.
+/// If the rank ends before that, the memory stays with the job: freeing it would take it from the
+/// other ranks.
 #[derive(Debug)]
 pub(super) struct Given {
     /// Never dropped automatically.
     own: ManuallyDrop<Own>,
-    /// This rank's block, in which the others say that they have parted. Without a view of it they
-    /// cannot.
+    /// A view of this rank's block, in which other ranks report that they have parted. Without the
+    /// view that cannot be checked.
     parted: Option<View>,
     ranks: u32,
 }
@@ -148,7 +149,7 @@ impl Given {
         Given { own: ManuallyDrop::new(own), parted, ranks }
     }
 
-    /// Whether no rank uses it any more.
+    /// Whether no rank uses the memory any more.
     pub(super) fn is_over(&self) -> bool {
         let all = |at: u32| u64::MAX >> (64 - (self.ranks - at).min(64));
         (0..self.ranks).step_by(64).all(|at| self.parted_word(at / 64) == all(at))
@@ -159,17 +160,17 @@ impl Given {
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Which of the first ranks have parted.
+    /// The ranks among the first 128 that have parted.
     pub(super) fn parted(&self) -> Copyset {
         Copyset::of([self.parted_word(0), self.parted_word(1)])
     }
 
-    /// Frees it: [`Given::is_over`].
+    /// Frees the memory. Requires [`Given::is_over`].
     pub(super) fn free(self) {
         drop(ManuallyDrop::into_inner(self.own));
     }
 
-    /// Leaves it with the job, for ranks that use it when this one is gone.
+    /// Leaves the memory with the job, for ranks that use it when this one is gone.
     pub(super) fn leave_to_others(self, port: &mut RankPort) {
         port.keep(self.own.home.offset() + PARTED);
     }
@@ -184,7 +185,7 @@ pub(super) enum Vote {
 }
 
 impl Vote {
-    /// The word of a vote; a new word is 0.
+    /// The encoded vote. A new word is 0, which is [`Vote::NotYet`].
     pub(super) const fn word(self) -> u64 {
         match self {
             Vote::NotYet => 0,
@@ -193,7 +194,7 @@ impl Vote {
         }
     }
 
-    /// Decodes a vote; a malformed word is not a vote for the variable.
+    /// Decodes a vote. A malformed word counts as [`Vote::No`].
     pub(super) const fn of(word: u64) -> Vote {
         match word {
             0 => Vote::NotYet,
@@ -203,36 +204,37 @@ impl Vote {
     }
 }
 
-/// A block of some rank's region.
+/// A block of one rank's region.
 #[derive(Debug)]
 struct RegionBlock {
     rank: u32,
     offset: u64,
-    /// `None`: it is on another host.
+    /// `None` if the block is on another host.
     view: Option<View>,
-    /// Its words may be changed in place: it is on this rank's node, and time is not virtual.
+    /// Whether its words may be changed in place: it is on this rank's node, and time is not
+    /// virtual.
     near: bool,
 }
 
-/// All of a variable's memory, as seen from one rank.
+/// All of a variable's memory, as seen by one rank.
 #[derive(Debug)]
 pub(super) struct VariableMemory {
-    /// The variable's, for reports.
+    /// The name of the variable, for reports.
     name: Name,
     sizes: VariableSizes,
-    /// By rank.
+    /// The home blocks, by rank.
     homes: Vec<RegionBlock>,
-    /// By node.
+    /// The node blocks, by node.
     nodes: Vec<RegionBlock>,
-    /// Operations on words of other nodes so far.
+    /// The number of operations on words of other nodes so far.
     remote: Cell<u64>,
     /// Fault injection.
     injector: Option<Rc<Injector>>,
 }
 
 impl VariableMemory {
-    /// The memory at `offsets`: for each rank the offset of its block and, for the first of a node,
-    /// of the node's. `None`: an offset is invalid.
+    /// Maps the memory at `offsets`: for each rank the offset of its block and, for the first rank
+    /// of a node, of the node's block. `None` if an offset is invalid.
     pub(super) fn new(
         port: &RankPort,
         (name, sizes): (&str, VariableSizes),
@@ -260,7 +262,7 @@ impl VariableMemory {
         Some(VariableMemory { name, sizes, homes, nodes, remote: Cell::default(), injector })
     }
 
-    /// The fault injector, if faults were asked for.
+    /// The fault injector, if faults are injected.
     #[inline]
     pub(super) fn injector(&self) -> Option<&Injector> {
         self.injector.as_deref()
@@ -274,7 +276,7 @@ impl VariableMemory {
         }
     }
 
-    /// Operations on words of other nodes so far.
+    /// The number of operations on words of other nodes so far.
     pub(super) fn remote(&self) -> u64 {
         self.remote.get()
     }
@@ -288,7 +290,7 @@ impl VariableMemory {
     /// rank is late in its queue.
     ///
     /// # Errors
-    /// [`PostError::NoSuchRank`]: the word is of a node that there is not.
+    /// [`PostError::NoSuchRank`]: the word belongs to a node that does not exist.
     #[inline(always)]
     pub(super) fn access(
         &self,
@@ -307,15 +309,15 @@ impl VariableMemory {
         self.command(engine, block, at, op)
     }
 
-    /// The block of a node, whose number may come from a word that was overwritten.
+    /// The block of a node. The node's number may come from a word that was overwritten.
     #[inline]
     fn block_of(&self, node: u32) -> Result<&RegionBlock, PostError> {
         let size = self.nodes.len() as u32;
         self.nodes.get(node as usize).ok_or(PostError::NoSuchRank { rank: node, size })
     }
 
-    /// The block of a word of a part, whose words begin at `at` of `home`'s block, and its place
-    /// there.
+    /// The block of a word of a part, whose words begin at `at` of `home`'s block, and the word's
+    /// offset there.
     #[inline(always)]
     fn locate(
         &self,
@@ -330,15 +332,15 @@ impl VariableMemory {
         })
     }
 
-    /// Reads a word of a part, for a report on why a job makes no progress; `None` if it is of a
-    /// node that there is not, or of another host. It takes no time on any machine, and the value
-    /// may be old.
+    /// Reads a word of a part, for a report on why a job makes no progress. `None` if the word is
+    /// on another host, or on a node that does not exist. It takes no time on any machine, and the
+    /// value may be old.
     pub(super) fn peek(&self, place: (u64, u32, u64), word: Word) -> Option<u64> {
         let (block, at) = self.locate(place, word).ok()?;
         block.view.is_some().then(|| apply(block.word(at), WordOp::Load))
     }
 
-    /// Stores a value that no rank would, as another process may.
+    /// Stores a value that no rank would store, as a foreign process may.
     pub(super) fn overwrite(&self, part: u64, word: Word, value: u64) {
         let (home, slot) = self.sizes.home_of(part);
         let place = (part, home, self.sizes.words_at(slot));
@@ -346,7 +348,7 @@ impl VariableMemory {
             self.locate(place, word).map(|(block, at)| apply(block.word(at), WordOp::Swap(value)));
     }
 
-    /// [`VariableMemory::access`] after a rest.
+    /// Like [`VariableMemory::access`], after a rest.
     pub(super) fn access_with_faults(
         &self,
         engine: &EngineCell,
@@ -364,7 +366,7 @@ impl VariableMemory {
         access(op)
     }
 
-    /// Performs an operation on a word that is changed by commands.
+    /// Performs an operation on a word by a command.
     #[inline(never)]
     fn command(
         &self,
@@ -378,15 +380,15 @@ impl VariableMemory {
             return self.carry_out_far(engine, block.rank, |port| port.fetch_given(&atomic));
         }
         match self.carry_out(engine, block.rank, |port| port.fetch(&atomic)) {
-            // It has just died; or it has left, and what was sent to it before stays in flight for
+            // The rank has just died. Or it has left, and earlier commands to it stay in flight for
             // ever.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => Ok(apply(block.word(at), op)),
             answer => answer,
         }
     }
 
-    /// Performs an operation on a word of a part of which the answer does not matter: on another
-    /// host it is not waited for, and done before what this rank does there later.
+    /// Performs an operation on a word of a part, and ignores the answer. On another host this rank
+    /// does not wait for it; it is performed before this rank's later operations there.
     pub(super) fn tell(
         &self,
         engine: &EngineCell,
@@ -427,14 +429,14 @@ impl VariableMemory {
         self.nodes[node as usize].address(self.sizes.copy_at() + at)
     }
 
-    /// Whether a rank's block can be reached in place, because it is on this node.
+    /// Whether a rank's block can be changed in place, because it is on this node.
     #[inline]
     pub(super) fn is_near(&self, rank: u32) -> bool {
         self.homes[rank as usize].near
     }
 
-    /// Performs operations on words of a part at home, which begin at `at` of the block of `home`,
-    /// and at this rank's node. Both are near.
+    /// Returns a function that performs operations on words of a part: at home, where they begin at
+    /// `at` of the block of `home`, and at this rank's node. Both must be near.
     #[inline]
     pub(super) fn at_hand(&self, part: u64, home: u32, at: u64) -> impl Fn(Word, WordOp) -> u64 {
         let (block, geometry) = (&self.homes[home as usize], &self.sizes.geometry);
@@ -444,8 +446,8 @@ impl VariableMemory {
         }
     }
 
-    /// Fetches bytes of the contents from the copy of a node into this node's copy; `false` if that
-    /// node is gone.
+    /// Fetches bytes of the contents from a node's copy into this node's copy. `false` if that node
+    /// is gone.
     pub(super) fn fetch(
         &self,
         engine: &EngineCell,
@@ -477,7 +479,7 @@ impl VariableMemory {
         let Some(view) = &block.view else {
             let get = |port: &mut RankPort| port.get_given(block.address(at), into);
             return match self.carry_out_far(engine, block.rank, get) {
-                // No rank of that host is left.
+                // No rank of that host remains.
                 Err(PostError::PeerFailed(_)) => Ok(false),
                 done => done.map(|()| true),
             };
@@ -486,7 +488,7 @@ impl VariableMemory {
             Err(PostError::PeerFailed(_)) if departed.node_is_gone(&self.sizes.geometry, from) => {
                 Ok(false)
             }
-            // The keeper has died or left, and others of its node live: they share its memory.
+            // The keeper has died or left, and other ranks of its node live: they share its memory.
             Err(PostError::PeerFailed(_) | PostError::Full { .. }) => {
                 super::contents::read(view, at as usize, into);
                 Ok(true)
@@ -495,7 +497,7 @@ impl VariableMemory {
         }
     }
 
-    /// This node's copy in this process, valid as long as `self`.
+    /// This node's copy in this process. It is valid as long as `self`.
     #[inline]
     pub(super) fn copy(&self) -> (NonNull<u8>, usize) {
         let block = &self.nodes[self.sizes.geometry.node() as usize];
@@ -503,13 +505,13 @@ impl VariableMemory {
         super::contents::tail(view, self.sizes.copy_at() as usize)
     }
 
-    /// Wakes a rank, if it sleeps, by storing to its bell. A rank that is gone needs no wake, nor
-    /// does one that there is not: its number was overwritten.
+    /// Wakes a rank, if it sleeps, by storing to its bell. A gone rank needs no wake. The rank may
+    /// not exist, if its number was overwritten.
     #[inline(never)]
     pub(super) fn ring(&self, engine: &EngineCell, rank: u32) {
         let Some(home) = self.homes.get(rank as usize) else { return };
         if home.view.is_none() {
-            // Whatever arrives there wakes it.
+            // Any arrival wakes a rank of another host.
             let _ = self.tell_far(engine, home, BELL, WordOp::Swap(1));
             return;
         }
@@ -542,40 +544,41 @@ impl VariableMemory {
         Ok(())
     }
 
-    /// Whether words of others are changed by commands only: time is virtual.
+    /// Whether words of other ranks are changed by commands only, because time is virtual.
     #[inline]
     pub(super) fn is_virtual(&self) -> bool {
         let own = self.sizes.geometry.rank as usize;
         !self.homes[own].near
     }
 
-    /// Says in all blocks that this rank does not use the memory any more.
+    /// Reports in all blocks that this rank no longer uses the memory.
     pub(super) fn part(&self, engine: &EngineCell) {
         let (at, parted) = self.parted_bit();
         for block in &self.homes {
             if block.view.is_some() {
                 apply(block.word(at), parted);
             } else {
-                // Where nobody is left, nobody needs to know.
+                // If no rank is left there, no rank needs to know.
                 let _ = self.tell_far(engine, block, at, parted);
             }
         }
     }
 
-    /// The place and the operation that say in a block that this rank has parted.
+    /// The offset and the operation that report in a block that this rank has parted.
     fn parted_bit(&self) -> (u64, WordOp) {
         let rank = self.sizes.geometry.rank;
         (PARTED + u64::from(rank / 64 * 8), WordOp::Or(1 << (rank % 64)))
     }
 
-    /// [`VariableMemory::part`] in virtual time, for ranks that receive letters: after those.
+    /// Like [`VariableMemory::part`], in virtual time, after the letters to each rank.
     pub(super) fn part_in_time(&self, engine: &EngineCell) {
         let (at, parted) = self.parted_bit();
         for block in &self.homes {
             let told = self.command(engine, block, at, parted);
             debug_assert!(told.is_ok(), "the memory of one that died or left is the job's");
         }
-        // They sleep until they are woken, and in virtual time a rank that leaves wakes none.
+        // The other ranks sleep until they are woken, and in virtual time a leaving rank wakes
+        // none.
         engine.borrow().port().wake_all();
     }
 
@@ -586,33 +589,33 @@ impl VariableMemory {
         cast(own.word(VOTE), vote);
     }
 
-    /// [`VariableMemory::cast`] in a rank's own block, when the others' blocks are unknown.
+    /// Like [`VariableMemory::cast`], in a rank's own block, when the other blocks are unknown.
     pub(super) fn cast_in(home: &View, vote: Vote) {
         if let Some(word) = home.word(VOTE) {
             cast(word, vote);
         }
     }
 
-    /// A rank's vote on the variable. A rank that is gone votes no more.
+    /// A rank's vote on the variable. A gone rank votes no more.
     pub(super) fn vote_of(&self, engine: &EngineCell, rank: u32, gone: bool) -> Vote {
         self.rest();
         let block = &self.homes[rank as usize];
         if block.near || gone && block.view.is_some() {
             return Vote::of(apply(block.word(VOTE), WordOp::Load));
         }
-        // If it is gone by now, its memory is the job's.
+        // If the rank is gone by now, its memory belongs to the job.
         self.command(engine, block, VOTE, WordOp::Load).map_or(Vote::NotYet, Vote::of)
     }
 
-    /// The offset and length of each piece in which contents are copied: a single piece, unless
-    /// faults are injected.
+    /// The offset and length of each copied piece of contents: a single piece, unless faults are
+    /// injected.
     fn pieces(&self, length: usize) -> impl Iterator<Item = (usize, usize)> {
         let piece = self.injector().map_or(length, |injector| injector.piece(length)).max(1);
         let pieces = (0..length).step_by(piece).map(move |at| (at, piece.min(length - at)));
         pieces.skip(self.injector().map_or(0, Injector::pieces_lost))
     }
 
-    /// [`VariableMemory::carry_out`] at a rank of another host, which may have left.
+    /// Like [`VariableMemory::carry_out`], at a rank of another host, which may have left.
     fn carry_out_far<R>(
         &self,
         engine: &EngineCell,
@@ -620,13 +623,13 @@ impl VariableMemory {
         mut act: impl FnMut(&mut RankPort) -> Result<R, PostError>,
     ) -> Result<R, PostError> {
         match self.carry_out(engine, to, &mut act) {
-            // It was refused by an injected fault alone.
+            // Only an injected fault refused it.
             Err(PostError::Full { .. }) => act(engine.borrow_mut().port_mut()),
             done => done,
         }
     }
 
-    /// [`carry_out`]; with fault injection, after a rest, and refused now and then.
+    /// Like [`carry_out`]. With fault injection, it rests first and is sometimes refused.
     fn carry_out<R>(
         &self,
         engine: &EngineCell,
@@ -644,8 +647,8 @@ impl VariableMemory {
 }
 
 /// Retries an operation of the port at rank `to` until there is room. Shared memory always has
-/// room; the fault layer has not, nor has every fabric. Only the path to a rank that has left stays
-/// full. A long wait is announced as one for the variable of this name.
+/// room; the fault layer and some fabrics do not. Only the path to a rank that has left stays full.
+/// A long wait is announced as a wait for the variable of this name.
 fn carry_out<R>(
     engine: &EngineCell,
     (name, to): (&Name, u32),
@@ -664,7 +667,7 @@ fn carry_out<R>(
         }
         let wait = || Wait::new(Activity::Shared).named(*name).with(Some(to), None);
         let blocked = blocked.get_or_insert_with(|| Blocked::new(wait()));
-        // Received messages are taken in, in case that rank waits for room here.
+        // Make progress: rank `to` may wait for room in this rank's memory.
         engine.pass(blocked, Pace::Memory);
     }
 }
@@ -704,9 +707,9 @@ fn operation(op: WordOp) -> (AtomicOp, u64) {
     }
 }
 
-/// The operations as a port performs them, in one total order: of two ranks that each change a word
-/// and read the other's, one sees what the other did. There are no plain stores, so where loads and
-/// stores keep their order (x86) these are the same instructions as releasing and acquiring.
+/// Performs an operation as a port does, in one total order: when two ranks each change a word and
+/// read the other's, one sees the other's change. There are no plain stores, so where loads and
+/// stores keep their order (x86) these are the same instructions as acquire and release operations.
 #[inline]
 fn apply(word: &AtomicU64, op: WordOp) -> u64 {
     const ONE: Ordering = Ordering::SeqCst;
@@ -732,7 +735,7 @@ mod tests {
 
     use super::*;
 
-    /// Refusals until a wait is announced, and some.
+    /// The number of refusals, enough until a wait is announced.
     const REFUSALS: u32 = 100;
 
     fn full(destination: u32) -> PostError {

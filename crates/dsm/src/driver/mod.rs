@@ -1,5 +1,4 @@
-//! Shared variables at a rank, in bytes: the protocols, carried out over what [`hikyaku_rank`]
-//! gives.
+//! Shared variables at a rank, as bytes: the protocols, carried out over [`hikyaku_rank`].
 //!
 //! ```text
 //!   Variables   create, vote     all ranks make a variable, or none; find it; keep its memory
@@ -10,8 +9,8 @@
 //!               memory, contents      words and bytes of all ranks
 //! ```
 //!
-//! The rest of this crate are values, which a simulated machine and an explorer drive as well. Only
-//! here are memory, messages and time.
+//! The rest of this crate is values, which a simulated machine and an explorer drive as well. Only
+//! this module has memory, messages and time.
 
 mod asking;
 mod contents;

@@ -1,5 +1,5 @@
-//! What is chosen for shared variables: protocol, elements, behaviour when a rank dies; and what is
-//! counted of them.
+//! The options of shared variables (protocol, elements, behaviour when a rank dies) and their
+//! counters.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,28 +9,28 @@ use thiserror::Error;
 
 use super::faults::ProtocolFault;
 
-/// How a shared variable comes to a rank that acquires it.
+/// The protocol that brings a shared variable to a rank that acquires it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// Remote atomics and remote reads: no rank serves requests.
     #[default]
     Direct,
-    /// Paper 001's version for DIMMnet: owners serve requests, which land in their rings; owner
+    /// Paper 001's version for DIMMnet: owners serve requests, which land in their rings. Owner
     /// change, invalidation and contents are remote stores.
     Fagus,
-    /// Paper 001's baseline: everything is datagrams over UDP, acknowledged and handled by
+    /// Paper 001's baseline: all traffic is datagrams over UDP, acknowledged and handled by
     /// processors.
     Udp,
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub const ALL: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
 
     /// The environment variable that chooses the protocol of a world.
     pub const VARIABLE: &'static str = "HIKYAKU_SHARED";
 
-    /// Its name: `direct`, `fagus`, `udp`.
+    /// The protocol's name: `direct`, `fagus`, `udp`.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Direct => "direct",
@@ -63,35 +63,35 @@ impl FromStr for Protocol {
     }
 }
 
-/// What one rank has sent to others for shared variables.
+/// The traffic of one rank to other ranks for shared variables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages to other ranks, which their processors have to handle; datagrams and
-    /// acknowledgements, with `udp`.
+    /// Messages to other ranks, handled by their processors. With `udp`, datagrams and
+    /// acknowledgements.
     pub messages: u64,
-    /// Operations on other ranks' memory, which need no processor of theirs.
+    /// Operations on other ranks' memory, which need no processor there.
     pub remote: u64,
-    /// Bytes of all these and of contents.
+    /// The bytes of all these operations and of contents.
     pub bytes: u64,
 }
 
-/// What holds for all shared variables of a rank, unless they choose otherwise.
+/// The defaults for all shared variables of a rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings {
     /// The protocol of variables that do not choose one.
     pub protocol: Protocol,
-    /// Faults are injected by this seed, for tests.
+    /// The seed for fault injection, for tests; `None` for no faults.
     pub faults: Option<u64>,
-    /// With them the protocols have this fault, for tests of those tests.
+    /// A fault to inject into the protocols, to test the tests themselves. Needs `faults`.
     pub wrong: Option<ProtocolFault>,
 }
 
-/// The type of a shared variable's elements, as ranks compare it.
+/// The type of a shared variable's elements, as compared between ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// Its name: a Rust type, or a code of the caller's such as numpy's `<f8`.
+    /// The type's name: a Rust type, or a code of the caller such as numpy's `<f8`.
     pub name: String,
-    /// Its size, bytes.
+    /// The size of an element in bytes.
     pub bytes: u32,
 }
 
@@ -106,14 +106,14 @@ impl Element {
 /// The options of a shared variable, beyond name, shape and type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SharedOptions {
-    /// How the array is divided among sync variables.
+    /// The division of the array among sync variables.
     pub parts: Parts,
-    /// Whether it can be acquired again after a rank died while it held it: the guard then says
+    /// Whether it can be acquired again after a rank died while it held it. The guard then reports
     /// that its contents may be in the middle of an update (`mark` of [`crate::EntryResult`]).
-    /// Otherwise it is lost, and acquiring it is an error from then on.
+    /// Otherwise the variable is lost, and every later acquisition is an error.
     pub recoverable: bool,
-    /// Its protocol; `None`: the one of the world's environment ([`Protocol::VARIABLE`]), which is
-    /// [`Protocol::Direct`] if that chooses none.
+    /// Its protocol. `None` for the protocol that the world's environment chooses
+    /// ([`Protocol::VARIABLE`]), or [`Protocol::Direct`] if it chooses none.
     pub protocol: Option<Protocol>,
 }
 

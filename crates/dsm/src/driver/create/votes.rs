@@ -1,4 +1,4 @@
-//! Making variables on ranks that are threads, some of which stop half-way.
+//! Tests of making variables on ranks that are threads, some of which stop half-way.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,13 +21,13 @@ use crate::{AccessKind, Patience};
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::Udp];
 
-/// The victim, if the test has one. Homes go round, so it is the second variable's home.
+/// The victim, if the test has one. Homes rotate, so it is the home of the second variable.
 const VICTIM: u32 = 1;
 
-/// A rank that has not ended by then never will.
+/// The time after which a rank is considered hung.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs this many ranks, so many to a node, each a thread, with fault injection if there is a seed.
+/// Runs this many ranks as threads, with this many per node. A seed injects faults.
 pub(in super::super) fn on_ranks(
     (ranks, ranks_per_node): (u32, u32),
     (protocol, seed): (Protocol, Option<u64>),
@@ -54,7 +54,7 @@ fn eight(all: &Variables, name: &'static str) -> WantedVariable<'static> {
     WantedVariable { name, shape: &[8], element, options, protocol }
 }
 
-/// Makes it up to the vote.
+/// Makes the variable up to the vote.
 fn hear(all: &Variables, name: &'static str) -> (PreparedVariable, Placed) {
     let wanted = eight(all, name);
     let prepared = all.prepare(&wanted);
@@ -70,7 +70,7 @@ pub(in super::super) fn make(
     all.make(&all.rank, name, shape, element, options)
 }
 
-/// All remaining ranks write it.
+/// Writes the variable on all remaining ranks.
 fn use_it(variable: &Rc<Variable>) {
     for _ in 0..10 {
         change(variable, |words| words[0] += 1);
@@ -100,8 +100,8 @@ fn what_all_have_heard_of_all_vote_for() {
     }
 }
 
-/// Rank 2 could not hear of all, as if by a death. It does not wait, and its next allocation is not
-/// where the others read its vote.
+/// Rank 2 has not received all offers, as if because of a death. It does not wait, and its next
+/// allocation is not where the others read its vote.
 #[test]
 fn one_that_abandons_is_an_error_at_every_rank_and_all_stay_in_step() {
     for (protocol, ranks_per_node) in PROTOCOLS.into_iter().zip([4, 2, 1]) {
@@ -138,7 +138,7 @@ fn one_that_abandons_is_an_error_at_every_rank_and_all_stay_in_step() {
     }
 }
 
-/// A rank died, and rank 2 heard of that but not of all parts: every rank names the one that died.
+/// A rank died. Rank 2 learned of that but not of all parts: every rank names the rank that died.
 #[test]
 fn one_that_abandons_for_a_death_is_not_what_the_others_name() {
     on_ranks((4, 2), (Protocol::Direct, None), |all, together| {
@@ -207,7 +207,7 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
                 Error::Rank(Rank::Message(MsgError::PeerLeft { rank, .. })) => {
                     !died && rank == VICTIM
                 }
-                // The other survivor may see it first, and say so.
+                // The other survivor may see it first, and report it.
                 Error::Rank(Rank::Collective(CollError::Abandoned {
                     cause: Cause::Gone { rank },
                     ..
@@ -216,15 +216,15 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
             };
             assert!(is_its_end(all.elect("never", &placed.memory).unwrap_err()));
             all.abandon(prepared.own);
-            // From now on no rank gives memory.
+            // From now on no rank offers memory.
             assert!(is_its_end(make(&all, "never").unwrap_err()));
             assert_eq!(all.ballots().count(), 1);
         });
     }
 }
 
-/// Its vote counts: others may have seen it before, and have the variable. The variable learns of
-/// an end that was known before it was made, its owner's.
+/// The vote of a dead rank counts: others may have seen it before, and have the variable. The new
+/// variable learns of a death that was known before it was made: its owner's.
 #[test]
 fn one_that_has_voted_and_died_is_no_reason_to_abandon() {
     for protocol in PROTOCOLS {
@@ -293,8 +293,8 @@ fn owners_answer_as_many_ranks_as_a_set_holds() {
     }
 }
 
-/// Rank 0 owns the variable and computes, so that it answers nothing. Rank 2 has asked for it, and
-/// wants to end. Since rank 1 died, rank 2 serves only while others ask.
+/// Rank 0 owns the variable and computes, so it answers nothing. Rank 2 has requested the variable
+/// and wants to end. Since rank 1 died, rank 2 serves only while others ask.
 #[test]
 fn nobody_lingers_for_an_answer_after_a_death() {
     let (ended, ends) = mpsc::sync_channel(1);

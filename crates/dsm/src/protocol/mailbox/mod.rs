@@ -13,25 +13,26 @@
 //!   Done (a reader) ──────► one reader less; next of the queue
 //! ```
 //!
-//! The two differ in [`Style`]: which side decides whether data is needed, whether a reader with a
-//! valid copy asks at all, and whether owner change and invalidation are stores of one word at
-//! every node or messages to the nodes that have copies.
+//! The two differ in [`Style`]. It decides which side finds out whether data is needed, and whether
+//! a reader with a valid copy asks at all. It also decides whether owner change and invalidation
+//! are stores of one word at every node, or messages to the nodes that have copies.
 //!
 //! Versions close the hazards that the paper leaves open. Each write is a version, and a request
-//! says which version the requester's copy holds: a stale belief that it is CLEAN cannot last. The
-//! stored word has the version in front and is stored by maximum. A node that is not the owner
-//! forwards requests to the owner that it knows of; a node that has been promised the ownership
-//! queues them. Contents are sent before the grant, on the same path.
+//! names the version of the requester's copy, so a stale belief that a copy is CLEAN cannot last.
+//! The stored word has the version in its upper bits and is stored by maximum. A node that is not
+//! the owner forwards requests to the owner that it knows of. A node that has been promised the
+//! ownership queues them. Contents are sent before the grant, on the same path.
 //!
 //! The paper's RLOCK sentence (§3.3) can be read in two ways. Both protocols take the stricter one:
 //! the owner enters WLOCK, and passes ownership on, only when no node reads (FG-09). By stores,
 //! readers are counted. By datagrams a reader with a valid copy asks no node, so the owner waits
 //! until each node that it has notified answers that it does not read. (The paper's baseline does
-//! not wait. Then a barrier can overtake an invalidation, and a read after that is old.)
+//! not wait. There a barrier can overtake an invalidation, and a read after it returns old
+//! contents.)
 //!
-//! A cancelled request stays in flight, and the node never sends a second one. It takes ownership
-//! when that arrives, and declines a reader's grant. `recover.rs` handles what a dead node leaves.
-//! `recover.rs`.
+//! A cancelled request stays in flight, and the node never sends a second one. If the answer is
+//! ownership, the node takes it; it declines a reader's grant. `recover.rs` handles the remains of
+//! a dead node.
 
 mod message;
 mod recover;
@@ -53,25 +54,26 @@ pub use wire::{LETTER_MOST, Letter};
 pub enum Style {
     /// DIMMnet: owner change and invalidation are remote stores to every node; readers are counted.
     Stores,
-    /// UDP: they are messages to the nodes with valid copies (the copyset), which travels with
-    /// ownership. A node with a valid copy reads without asking.
+    /// UDP: owner change and invalidation are messages to the nodes with valid copies. This set of
+    /// nodes (the copyset) travels with ownership. A node with a valid copy reads without asking.
     Datagrams,
 }
 
 /// The state of a node's request for a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum MailboxStage {
-    /// It neither holds nor requests the variable.
+    /// The node neither holds nor requests the variable.
     Free,
-    /// It waits for the variable; `moved`: contents have come for that.
+    /// The node waits for the variable. `moved`: contents have arrived for it.
     Asked { kind: AccessKind, patience: Patience, moved: bool },
-    /// It owns the variable and waits until the nodes in `left` do not read any more.
+    /// The node owns the variable and waits until the nodes in `left` no longer read.
     Clearing { patience: Patience, moved: bool, left: Copyset },
-    /// It holds the variable; `counted`: the node that counted it as a reader, and the number.
+    /// The node holds the variable. `counted`: the node that counted it as a reader, and the
+    /// number.
     Inside { kind: AccessKind, counted: Option<(u32, u32)> },
 }
 
-/// One node's side of the protocol, for one variable.
+/// One node's state of the protocol for one variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mailbox {
     node: u32,
@@ -81,33 +83,33 @@ pub struct Mailbox {
     stage: MailboxStage,
     /// The number of the last request.
     number: u32,
-    /// The request that has been sent and not answered, cancelled or not.
+    /// The kind of the request that has been sent and not answered, cancelled or not.
     pending: Option<AccessKind>,
     /// Whether this node is the owner.
     owns: bool,
-    /// The newest version that was announced: stored here by others, or handled.
+    /// The newest announced version: stored here by other nodes, or received in a message.
     known: Version,
-    /// The version that the copy holds; 0: none.
+    /// The version that the copy holds; 0 for none.
     held: u64,
-    /// What is wrong with the copy.
+    /// The damage of the copy.
     mark: Option<Mark>,
     /// The node to which this one last passed ownership, with the position.
     passed: Version,
-    /// The owner: its readers, with the numbers of their requests.
+    /// For the owner: its readers, with the numbers of their requests.
     readers: Vec<(u32, u32)>,
-    /// The owner: the nodes with valid copies.
+    /// For the owner: the nodes with valid copies.
     copies: Copyset,
-    /// The owner, or the node that will be the owner: its queue.
+    /// The queue, if this node is the owner or will be.
     queue: VecDeque<Want>,
-    /// The nodes to notify when this one does not read any more, with the positions.
+    /// The nodes to notify when this node no longer reads, with the positions.
     owed: Vec<(u32, u64)>,
     recovery: StandIn,
 }
 
 impl Mailbox {
-    /// One of `nodes`; `home` is the first owner. Every copy is valid at first: zeros. Unless the
-    /// variable is `recoverable`, it is never granted again once its newest contents may have died
-    /// with their node.
+    /// The state of one of `nodes`; `home` is the first owner. Every copy is valid at first: zeros.
+    /// If the variable is not `recoverable`, it is never granted again once its newest contents may
+    /// have died with their node.
     pub fn new(style: Style, node: u32, nodes: u32, home: u32, recoverable: bool) -> Mailbox {
         debug_assert!(nodes <= Copyset::MOST);
         Mailbox {
@@ -141,8 +143,8 @@ impl Mailbox {
         if self.owns { self.node } else { self.known.node }
     }
 
-    /// The holder that this node believes it waits for: the owner, or for its own variable a node
-    /// that reads. `None`: no other node.
+    /// The node that this one believes it waits for: the owner, or for its own variable a node that
+    /// reads. `None` if it waits for no other node.
     pub fn holder(&self) -> Option<u32> {
         if !self.owns {
             return Some(self.known.node).filter(|node| *node != self.node);
@@ -159,7 +161,7 @@ impl Mailbox {
         self.known
     }
 
-    /// Whether this node has acquired the variable, and what for.
+    /// The kind of access for which this node has acquired the variable; `None` if it has not.
     pub fn inside(&self) -> Option<AccessKind> {
         match self.stage {
             MailboxStage::Inside { kind, .. } => Some(kind),
@@ -167,12 +169,12 @@ impl Mailbox {
         }
     }
 
-    /// Whether this node knows of no version newer than its copy: CLEAN, else DIRTY.
+    /// Whether the copy is CLEAN: this node knows of no newer version. Otherwise it is DIRTY.
     pub fn is_clean(&self) -> bool {
         self.held >= self.known.position
     }
 
-    /// The version of the copy; 0: it holds none.
+    /// The version of the copy; 0 for none.
     pub fn held(&self) -> u64 {
         self.held
     }
@@ -218,14 +220,14 @@ impl Mailbox {
         };
         self.stage = MailboxStage::Free;
         if kind == AccessKind::Write {
-            // Contents that were written again are whole.
+            // Contents that were written again are whole: clear the mark.
             self.mark = None;
         }
         match counted {
             Some((owner, number)) if owner == self.node => {
                 self.on_done(owner, number, effects);
             }
-            // If the owner is gone, the next one asks.
+            // If the owner is gone, the next owner asks.
             Some((owner, number)) if !self.is_gone(owner) => {
                 effects.push(Effect::Send(owner, MailboxMessage::Done { number }));
             }
@@ -237,10 +239,10 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// Handles a message of another node, with this node's processor.
+    /// Handles a message of another node, on this node's processor.
     pub fn receive(&mut self, from: u32, message: MailboxMessage, effects: &mut Vec<Effect>) {
         if self.is_gone(from) {
-            // From a node that is gone, only what arrived before that was known counts.
+            // Of a gone node's messages, only those count that arrived before its end was known.
             return;
         }
         match message {
@@ -276,22 +278,22 @@ impl Mailbox {
         }
     }
 
-    /// A store of another node has landed here. The store itself has this effect: the other nodes
-    /// do not need this call.
+    /// Notes a store of another node that has landed here. The store itself already has this
+    /// effect: the other nodes do not depend on this call.
     pub fn told(&mut self, version: Version) {
         if version.bits() > self.known.bits() {
             self.known = version;
         }
     }
 
-    /// The copy holds this version from now on; 0: nothing. By stores, the node that fills the copy
-    /// writes this here, before and after. If something is wrong with the contents it does so only
-    /// before: they hold nothing until the message arrives that says so.
+    /// Sets the version that the copy holds; 0 for none. By stores, the node that fills the copy
+    /// writes this word, before and after. If the contents are damaged it does so only before. Then
+    /// the copy holds nothing until the message with the mark arrives.
     pub fn hold(&mut self, version: u64) {
         self.held = version;
     }
 
-    /// Whether contents of this version, received in a message, are to be copied in.
+    /// Whether to copy contents of this version, received in a message, into the copy.
     pub fn takes(&self, version: u64) -> bool {
         !matches!(self.stage, MailboxStage::Inside { .. }) && version > self.held
     }
@@ -309,7 +311,7 @@ impl Mailbox {
         Want { from, number, kind, patience, held, doubt: false }
     }
 
-    /// The owner queues its own request with those of others.
+    /// Queues the owner's own request with those of other nodes.
     fn ask_own(&mut self, kind: AccessKind, patience: Patience, effects: &mut Vec<Effect>) {
         self.number += 1;
         self.queue.push_back(self.want(kind, patience));
@@ -320,7 +322,7 @@ impl Mailbox {
     fn on_contents(&mut self, version: u64, mark: Option<Mark>) {
         if self.style == Style::Datagrams {
             if !self.takes(version) {
-                // Not requested, or overtaken.
+                // Not requested, or overtaken by newer contents.
                 return;
             }
             self.held = version;
@@ -348,7 +350,7 @@ impl Mailbox {
             self.on_answer();
         }
         self.told(Version { position: version, node: counted.0, shared: false });
-        // By stores: the owner has handed the variable over meanwhile, and has told the next one
+        // By stores: the owner has handed the variable over meanwhile, and has told the next owner
         // that no node reads here.
         let overtaken = version < self.known.position;
         match self.stage {
@@ -361,7 +363,7 @@ impl Mailbox {
                     let done = MailboxMessage::Done { number: counted.1 };
                     effects.push(Effect::Send(counted.0, done));
                 }
-                // An owner's own request is in its queue.
+                // If this node owns the variable, its own request is in its queue.
                 if let MailboxStage::Asked { kind, patience, .. } = stage
                     && self.pending.is_none()
                     && !self.owns
@@ -404,7 +406,7 @@ impl Mailbox {
         effects.push(Effect::Entered { moved, mark: self.mark });
     }
 
-    /// The owner asks to be notified when this node reads no older version.
+    /// Answers the owner when this node no longer reads an older version.
     fn hear(&mut self, owner: u32, position: u64, patience: Patience, effects: &mut Vec<Effect>) {
         let reads = matches!(self.stage, MailboxStage::Inside { .. });
         if reads && patience == Patience::Wait {
@@ -419,7 +421,7 @@ impl Mailbox {
 pub struct Copyset([u64; 2]);
 
 impl Copyset {
-    /// Most nodes of a set.
+    /// The maximum number of nodes in a set.
     pub const MOST: u32 = 128;
 
     /// The set of nodes `0..nodes`.
@@ -429,7 +431,7 @@ impl Copyset {
         set
     }
 
-    /// The set of these bits.
+    /// The set with these bits.
     pub fn of(words: [u64; 2]) -> Copyset {
         Copyset(words)
     }

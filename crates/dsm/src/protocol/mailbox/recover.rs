@@ -1,8 +1,8 @@
-//! When a node is gone: which node stands in for an owner, and what becomes of requests.
+//! Recovery when a node is gone: the stand-in for the owner, and the fate of requests.
 //!
-//! The paper does not say. Here the lowest node that is left stands in. It asks every node whether
-//! it owns the variable. If none does, and no ownership is in flight between two of them, it gives
-//! the variable to the node with the newest copy.
+//! The paper does not define this. Here the lowest remaining node is the stand-in. It asks every
+//! node whether it owns the variable. If no node does, and no ownership is in flight between two of
+//! them, it gives the variable to the node with the newest copy.
 //!
 //! ```text
 //!   requester              stand-in                     every node that is left
@@ -12,11 +12,11 @@
 //!                          Want ──────────────────────►
 //! ```
 //!
-//! A node with a request in flight sends it again, in doubt, because it may have been in the dead
-//! node's queue. If it was not, it arrives twice, and its number shows that.
+//! A node with a request in flight sends it again, in doubt, because the first copy may have been
+//! in the dead node's queue. If it was not, the request arrives twice, and its number shows that.
 //!
 //! The second copy may be granted after the first: to a node that wants nothing, and may have left.
-//! So a node that leaves waits until what it granted last has arrived. Without that:
+//! So a node that leaves waits until its last granted ownership has arrived. Without that:
 //!
 //! ```text
 //!   node 0: wants it, owns it ────► done, leaves          ┐
@@ -25,26 +25,26 @@
 //!           does not know of 0's end, leaves              ┘
 //! ```
 //!
-//! To ask when it leaves costs two messages then, and none in a grant or a write. Where nobody has
-//! received it ([`Mailbox::depart`]), the granter still has the contents, and says so in the
-//! survey.
+//! Asking when it leaves costs two messages then, and none in a grant or a write. If no node has
+//! received the ownership ([`Mailbox::depart`]), the granter still has the contents, and reports
+//! them in the survey.
 //!
-//! The driver guarantees two things. What a node sent before its end is handled before
-//! [`Mailbox::depart`] is called, or never. A node handles a message only when it knows of every
-//! end that the sender knew of.
+//! The driver guarantees two things. First, the messages that a node sent before its end are
+//! handled before [`Mailbox::depart`] is called, or never. Second, a node handles a message only
+//! when it knows of every end that the sender knew of.
 
 use super::{Account, Copyset, Effect, Mailbox, MailboxMessage, MailboxStage, Want};
 use crate::protocol::Patience;
 use crate::word::{AccessKind, Mark, Version};
 
-/// What a node knows of the nodes that are gone, and its state as a stand-in.
+/// What a node knows about the gone nodes, and its state as a stand-in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct StandIn {
     /// The nodes that are gone.
     departed: Copyset,
     /// The gone nodes that did not leave in order.
     died: Copyset,
-    /// The owner that was found since the last node went.
+    /// The owner that was found since the last departure.
     found: Option<u32>,
     /// The answers so far, while a survey is under way.
     accounts: Option<Vec<(u32, Account)>>,
@@ -54,24 +54,24 @@ pub(super) struct StandIn {
     arrival: Arrival,
 }
 
-/// What a node knows of the arrival of the ownership that it passed last.
+/// What a node knows about the arrival of the ownership that it passed last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 enum Arrival {
-    /// It was granted. Who uses the variable does not ask whether that arrives.
+    /// It was granted. The node does not ask whether it arrives while it uses the variable.
     #[default]
     Unknown,
-    /// It was granted, and the receiver is asked, as this node is about to leave.
+    /// It was granted. The node is about to leave and has asked the receiver.
     Asked,
-    /// The receiver is gone: the owner is sought, by the request of this number.
+    /// The receiver is gone. The request with this number searches for the owner.
     Sought { number: u32 },
-    /// It was handed over, with these readers: the receiver answers as it takes it.
+    /// It was handed over, with these readers. The receiver answers when it takes it.
     HandedOver { readers: Copyset },
     /// It has arrived.
     Confirmed,
 }
 
 impl Mailbox {
-    /// A node is gone; `died`: it did not leave in order.
+    /// Handles the departure of a node. `died`: it did not leave in order.
     pub fn depart(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         if self.is_gone(node) || node == self.node {
             return;
@@ -109,8 +109,8 @@ impl Mailbox {
         self.recovery.departed.contains(node)
     }
 
-    /// Whether the others can do without this node: it holds no part of the variable, nothing of it
-    /// is in flight to this node, and the ownership that it passed last has arrived.
+    /// Whether the other nodes can do without this one: it holds no part of the variable, nothing
+    /// of the variable is in flight to it, and the ownership that it passed last has arrived.
     pub fn may_leave(&self) -> bool {
         !self.owns
             && !self.may_be_lost()
@@ -126,14 +126,14 @@ impl Mailbox {
         self.stage == MailboxStage::Free && (self.owns || may_ask)
     }
 
-    /// Whether a node has not yet answered what [`Mailbox::hand_over`] sent.
+    /// Whether an answer to [`Mailbox::hand_over`] is still missing.
     pub fn waits_for_arrival(&self) -> bool {
         self.may_be_lost() && self.recovery.arrival != Arrival::Unknown
     }
 
-    /// Prepares to leave. A variable that this node owns goes to `heir`, a node that stays: the
-    /// contents, the readers and the queue. Of a variable that it granted, it finds out whether
-    /// that has arrived. It may leave when that is answered ([`Mailbox::may_leave`]).
+    /// Prepares to leave. If this node owns the variable, contents, readers and queue go to `heir`,
+    /// a node that stays. If it granted the variable, it finds out whether the ownership has
+    /// arrived. It may leave after the answer ([`Mailbox::may_leave`]).
     pub fn hand_over(&mut self, heir: u32, effects: &mut Vec<Effect>) {
         if !self.may_hand_over() {
             return;
@@ -144,7 +144,7 @@ impl Mailbox {
                 self.hand_over_to(heir, effects);
             }
         } else if self.is_gone(receiver) {
-            // The stand-in finds the owner, to whom any request will do.
+            // The stand-in finds the owner when it serves any request.
             self.ask(AccessKind::Read, Patience::Try, effects);
             self.recovery.arrival = Arrival::Sought { number: self.number };
         } else {
@@ -157,7 +157,7 @@ impl Mailbox {
         let (position, mark) = (self.known.position, self.mark);
         let mut readers = Copyset::default();
         self.readers.drain(..).for_each(|(node, _)| readers.insert(node));
-        // A reader has the newest contents, and no node stores into its copy.
+        // A reader has the newest contents, and no node stores into a reader's copy.
         if !readers.contains(heir) {
             effects.push(Effect::Send(heir, MailboxMessage::Contents(position, mark)));
         }
@@ -168,15 +168,15 @@ impl Mailbox {
         self.hand_on(effects);
     }
 
-    /// Whether the ownership that this node passed last may not have arrived: it has not heard so,
-    /// nor of a later owner. If it ends too, nobody knows what the newest contents are.
+    /// Whether the ownership that this node passed last may not have arrived: no confirmation and
+    /// no later owner is known. If this node leaves too, no node knows the newest contents.
     fn may_be_lost(&self) -> bool {
         self.passed == self.known && self.recovery.arrival != Arrival::Confirmed
     }
 
-    /// A node is gone, perhaps the receiver of the ownership. One that took it by hand-off and
-    /// left in order has answered: without an answer it never had it. One that was granted it may
-    /// have passed it on, and one that died may have written.
+    /// Takes ownership back if its receiver is gone and cannot have used it. A receiver by hand-off
+    /// that left in order without an answer never had it. A receiver by grant may have passed it
+    /// on, and a receiver that died may have written.
     fn take_back(&mut self, node: u32, died: bool, effects: &mut Vec<Effect>) {
         if node != self.passed.node || !self.may_be_lost() {
             return;
@@ -189,8 +189,8 @@ impl Mailbox {
         }
     }
 
-    /// The node `to` owns the variable from now on, with the version that it is about to write:
-    /// larger than any before.
+    /// Makes `to` the owner. The new version is the one that `to` is about to write, larger than
+    /// any before.
     pub(super) fn pass_ownership(&mut self, to: u32) {
         self.owns = false;
         self.known = Version { position: self.known.position + 1, node: to, shared: false };
@@ -198,7 +198,7 @@ impl Mailbox {
         self.recovery.arrival = Arrival::Unknown;
     }
 
-    /// The pending request is answered. If it was sent to find the owner, there is one.
+    /// Notes the answer to the pending request. A request that searched for an owner has found it.
     pub(super) fn on_answer(&mut self) {
         self.pending = None;
         if self.recovery.arrival == (Arrival::Sought { number: self.number }) {
@@ -214,7 +214,7 @@ impl Mailbox {
         self.living().next().unwrap_or(self.node)
     }
 
-    /// Sends a request on to the owner, or to the stand-in that finds the owner.
+    /// Forwards a request to the owner, or to the stand-in, which finds the owner.
     pub(super) fn forward(&mut self, want: Want, effects: &mut Vec<Effect>) {
         let owner = self.known.node;
         if !want.doubt && owner != self.node && !self.is_gone(owner) {
@@ -248,7 +248,7 @@ impl Mailbox {
             Some(owner) if owner != self.node => {
                 effects.push(Effect::Send(owner, MailboxMessage::Want(want)));
             }
-            // It is in flight to this node.
+            // The ownership is in flight to this node.
             Some(_) if want.from == self.node => {}
             Some(_) => {
                 let owner = self.known.node;
@@ -256,14 +256,14 @@ impl Mailbox {
                 if coming || owner == self.node {
                     self.queue.push_back(want);
                 } else {
-                    // The variable was here, and has been passed on.
+                    // This node had the variable, and has passed it on.
                     effects.push(Effect::Send(owner, MailboxMessage::Want(want)));
                 }
             }
         }
     }
 
-    /// Asks every node; starts again when another node is gone.
+    /// Asks every node. Starts again when another node is gone.
     fn survey(&mut self, effects: &mut Vec<Effect>) {
         self.recovery.accounts = Some(vec![(self.node, self.account())]);
         let others: Vec<u32> = self.living().filter(|node| *node != self.node).collect();
@@ -290,7 +290,8 @@ impl Mailbox {
         if from == self.passed.node && account.known.position >= self.passed.position {
             self.recovery.arrival = Arrival::Confirmed;
         }
-        // A node that knew less, or more, was asked before, or will be asked again.
+        // Only an answer with the same departures counts. Any other node was asked before a
+        // departure, or will be asked again.
         let departed = self.recovery.departed;
         let Some(accounts) = &mut self.recovery.accounts else { return };
         if account.departed != departed || accounts.iter().any(|(node, _)| *node == from) {
@@ -318,8 +319,8 @@ impl Mailbox {
         let newest = accounts.iter().map(|(_, account)| account.known).max_by_key(|v| v.bits());
         let Some(newest) = newest else { return };
         let owner = accounts.iter().find(|(_, account)| account.owns).map(|(node, _)| *node);
-        // The last node that received it from a living node holds it, or will, or has passed it on
-        // and knows to which node.
+        // The last node that received the variable from a living node holds it, or will hold it, or
+        // has passed it on and knows the receiver.
         let given = accounts.iter().map(|(_, account)| account.passed);
         let given = given.max_by_key(|v| v.position).filter(|v| v.position > 0);
         let given = given.map(|v| v.node).filter(|node| !self.is_gone(*node));
@@ -346,9 +347,9 @@ impl Mailbox {
         }
     }
 
-    /// What is wrong with a copy of version `held`. `newest` is the last owner that was announced
-    /// to any node; `sent`: a living node passed it the variable. An owner that died may have
-    /// written; a node that never received the variable has not.
+    /// The damage of a copy of version `held`. `newest` is the last owner that was announced to any
+    /// node; `sent` says that a living node passed it the variable. An owner that died may have
+    /// written. A node that never received the variable has not.
     fn judge(&self, newest: Version, sent: bool, held: u64) -> Option<Mark> {
         let StandIn { died, departed, .. } = &self.recovery;
         let node = newest.node;
@@ -358,7 +359,7 @@ impl Mailbox {
         victim.filter(|_| held < written).map(|victim| Mark { victim, stale: true })
     }
 
-    /// This node owns the variable now: its copy is the newest that is left.
+    /// Makes this node the owner: its copy is the newest surviving one.
     pub(super) fn adopt(
         &mut self,
         version: u64,
@@ -384,8 +385,8 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// A node that read under the previous owner reports when it has finished. Nodes that are gone
-    /// are not asked; the previous owner may not have known of them.
+    /// Counts the readers of the previous owner: each reports when it has finished. Gone nodes are
+    /// not asked; the previous owner may not have known that they are gone.
     fn count_anew(&mut self, readers: Copyset, effects: &mut Vec<Effect>) {
         let (version, answer) = (self.known, Some(Patience::Wait));
         self.readers.clear();
@@ -444,7 +445,7 @@ mod tests {
             let mut owner = Mailbox::new(Style::Stores, 2, 3, 2, false);
             owner.hand_over(0, &mut effects);
             owner.depart(0, died, &mut effects);
-            // One that died may have written: nobody else knows that it had the variable.
+            // A receiver that died may have written: no other node knows that it had the variable.
             assert_eq!(owner.owns(), !died);
             assert!(!owner.may_leave() && owner.may_hand_over());
             effects.clear();
@@ -467,7 +468,7 @@ mod tests {
         owner.hand_over(1, &mut effects);
         assert_eq!(effects, [Effect::Send(0, MailboxMessage::Survey)]);
         assert!(!owner.may_leave() && !owner.may_hand_over() && owner.waits_for_arrival());
-        // An answer from before the grant says nothing.
+        // An answer from before the grant proves nothing.
         let mut answer = other.account();
         owner.receive(0, MailboxMessage::Account(answer), &mut effects);
         assert!(!owner.may_leave());
@@ -476,7 +477,7 @@ mod tests {
         owner.receive(0, MailboxMessage::Account(answer), &mut effects);
         assert!(owner.may_leave());
 
-        // The receiver has left instead: the stand-in finds an owner.
+        // Instead, the receiver has left: the stand-in finds an owner.
         effects.clear();
         left.depart(0, false, &mut effects);
         assert!(effects.is_empty() && !left.may_leave() && left.may_hand_over());

@@ -1,4 +1,4 @@
-//! The owner: its queue, its grants, and how ownership comes and goes.
+//! The owner: its queue, its grants, and the transfer of ownership.
 
 use super::{Copyset, Effect, Mailbox, MailboxMessage, MailboxStage, Style, Want};
 use crate::protocol::{Patience, Refusal};
@@ -14,7 +14,7 @@ impl Mailbox {
         if !self.owns && !promised {
             return self.forward(want, effects);
         }
-        // A request that was sent again after a death may be here already.
+        // A request that was sent again after a death may be queued already.
         match self.queue.iter_mut().find(|other| other.from == from) {
             Some(other) if other.number >= number => return,
             Some(other) => *other = want,
@@ -26,7 +26,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether a request, sent again after a death, has already been answered.
+    /// Whether a request that was sent again after a death has already been answered.
     pub(super) fn is_stale(&self, want: &Want) -> bool {
         if want.from == self.node {
             return self.owns || self.pending.is_none() || want.number != self.number;
@@ -34,7 +34,7 @@ impl Mailbox {
         self.readers.iter().any(|(node, number)| *node == want.from && want.number <= *number)
     }
 
-    /// Removes a request that must not wait from the queue, if it is still there.
+    /// Removes a request that does not wait from the queue, if it is still there, and refuses it.
     pub(super) fn refuse_the_hasty(&mut self, from: u32, number: u32, effects: &mut Vec<Effect>) {
         let hasty = |want: &Want| {
             want.from == from && want.number == number && want.patience == Patience::Try
@@ -67,7 +67,7 @@ impl Mailbox {
             let reads_here = matches!(self.stage, MailboxStage::Inside { .. });
             let blocked = match want.kind {
                 AccessKind::Write => !self.readers.is_empty() || reads_here,
-                // The node has just released: its message is in flight.
+                // The node has just released; its message is in flight.
                 AccessKind::Read => self.readers.iter().any(|(node, _)| *node == want.from),
             };
             if let Some(mark) = self.lost() {
@@ -92,8 +92,8 @@ impl Mailbox {
         )
     }
 
-    /// Ownership is elsewhere: the requests that still wait here, perhaps this node's own, are sent
-    /// there in the same order.
+    /// Forwards all queued requests, perhaps one of this node among them, to the new owner, in
+    /// order.
     pub(super) fn hand_on(&mut self, effects: &mut Vec<Effect>) {
         for want in std::mem::take(&mut self.queue) {
             if want.from == self.node {
@@ -136,7 +136,7 @@ impl Mailbox {
         }
     }
 
-    /// Announces the owner change to all nodes, at the same time as to the new owner.
+    /// Announces the owner change to all other nodes except the new owner.
     pub(super) fn tell_of_owner(&mut self, owner: u32, effects: &mut Vec<Effect>) {
         let version = self.known;
         for node in (0..self.nodes).filter(|node| *node != self.node && *node != owner) {
@@ -152,7 +152,7 @@ impl Mailbox {
         }
     }
 
-    /// This node is the owner from now on; `from` was, and does not read.
+    /// Makes this node the owner. `from` was the owner, and does not read.
     pub(super) fn on_ownership(&mut self, from: u32, version: u64, effects: &mut Vec<Effect>) {
         self.owns = true;
         self.pending = None;
@@ -168,7 +168,7 @@ impl Mailbox {
             }
             _ => {}
         }
-        // The promised number is taken, without a write.
+        // The promised version is used without a write.
         self.known.position += 1;
         self.held = self.known.position;
         self.tell_of_owner(self.node, effects);
@@ -179,7 +179,7 @@ impl Mailbox {
         matches!(self.stage, MailboxStage::Asked { moved: true, .. })
     }
 
-    /// The owner is about to enter WLOCK: its version is new, and the others' copies are old.
+    /// Begins to enter WLOCK as the owner: its version is new, and the other copies are old.
     fn begin_writing(&mut self, granter: Option<u32>, effects: &mut Vec<Effect>) {
         let moved = self.has_moved();
         let version = Version { position: self.known.position + 1, node: self.node, shared: false };
@@ -222,7 +222,7 @@ impl Mailbox {
         effects: &mut Vec<Effect>,
     ) {
         if self.style == Style::Stores {
-            // It read when the previous owner died or handed the variable over.
+            // This node read when the previous owner died or handed the variable over.
             if position == self.known.position {
                 self.on_done(from, 0, effects);
             }
@@ -240,7 +240,8 @@ impl Mailbox {
         self.check_clear(effects);
     }
 
-    /// A node that has not answered may still read: it is notified again before the next write.
+    /// Stops waiting. A node that has not answered may still read, so the next write notifies it
+    /// again.
     pub(super) fn stop_clearing(&mut self, effects: &mut Vec<Effect>) {
         let MailboxStage::Clearing { left, .. } = self.stage else { return };
         self.copies = self.copies.with(&left);

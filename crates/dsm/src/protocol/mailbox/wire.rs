@@ -1,17 +1,17 @@
-//! Messages of the paper's protocols as bytes, and back.
+//! The encoding of messages of the paper's protocols.
 //!
 //! ```text
 //!   byte  0     1      2 .. 4   4 .. 8     8 ..
 //!         kind  flags  part     variable   [departed: 16]  fields of the kind
 //! ```
 //!
-//! All numbers are little-endian. Bytes from elsewhere are checked; malformed ones are no message.
+//! All numbers are little-endian. Received bytes are checked, and malformed ones are rejected.
 
 use super::{Account, Copyset, MailboxMessage, Want};
 use crate::protocol::{Patience, Refusal};
 use crate::word::{AccessKind, Mark, RANKS_MOST, Version};
 
-/// A message with its variable, and the ends that its sender knows of.
+/// A message with its variable, and the departures that its sender knows of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Letter {
     /// The number of the variable.
@@ -20,13 +20,13 @@ pub struct Letter {
     pub part: u16,
     /// The nodes that are gone, as far as the sender knows.
     pub departed: Copyset,
-    /// Whether the contents of this grant have been stored into the receiver's copy.
+    /// Whether the contents of this grant have already been stored into the receiver's copy.
     pub filled: bool,
     /// The message.
     pub message: MailboxMessage,
 }
 
-/// Most bytes of a letter.
+/// The maximum size of a letter in bytes.
 pub const LETTER_MOST: usize = 128;
 
 const DEPARTED: u8 = 1;
@@ -86,7 +86,7 @@ impl Letter {
         bytes
     }
 
-    /// Decodes a letter between `nodes`; `None`: the bytes are malformed, or name another node.
+    /// Decodes a letter between `nodes`. `None` if the bytes are malformed or name another node.
     pub fn decode(bytes: &[u8], nodes: u32) -> Option<Letter> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let mut reader = LetterReader { flags: head[1], rest, nodes };
@@ -190,7 +190,7 @@ impl LetterReader<'_> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// A position, which has 46 bits.
+    /// A position. It has 46 bits.
     fn position(&mut self) -> Option<u64> {
         self.long().filter(|position| *position < 1 << 46)
     }
@@ -360,7 +360,7 @@ mod tests {
             }
             let longer = [&bytes[..], &[0]].concat();
             assert_eq!(Letter::decode(&longer, 128), None);
-            // Any value of any byte: no panic, and no node out of range.
+            // No value of any byte causes a panic or a node out of range.
             for at in 0..bytes.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let mut other = bytes.clone();
