@@ -1,5 +1,5 @@
-//! Words and letters that no rank has written: whatever another process puts in their place, a
-//! request ends or waits, and names nothing that there is not.
+//! Words and letters that no rank has written. Whatever another process stores, a request ends or
+//! waits, and never names a rank or node that does not exist.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 const RANKS: u32 = 3;
 
-/// Numbers like those in the words of a variable, and any others.
+/// Numbers like those in the words of a variable, and arbitrary ones.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
@@ -25,12 +25,12 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The words of a variable of ranks on nodes of their own, at rank 0 and at each node.
+/// The words of a variable whose ranks have a node each, at rank 0 and at each node.
 #[derive(Debug)]
 struct Words(Geometry, Vec<u64>, Vec<[u64; 2]>);
 
 impl Words {
-    /// The word, if there is such a node.
+    /// The word, if its node exists.
     fn at(&mut self, word: Word) -> Option<&mut u64> {
         match self.0.place(word) {
             WordPlace::Home(at) => Some(&mut self.1[at as usize]),
@@ -43,7 +43,7 @@ impl Words {
         Some(std::mem::replace(word, op.apply(*word)))
     }
 
-    /// Overwrites one of them all.
+    /// Overwrites one of all the words.
     fn scribble(&mut self, at: usize, value: u64) {
         let home = self.1.len();
         match at.checked_sub(home) {
@@ -53,15 +53,15 @@ impl Words {
     }
 }
 
-/// How driving a request or a release ended.
+/// The end of driving a request or a release.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     By(Action),
-    /// It was stopped, as whoever drives it stops it: by a word of no node, or after most steps.
+    /// Stopped as the driver would: because of a word of no node, or after too many steps.
     Stopped,
 }
 
-/// Drives as the driver does, while words are overwritten.
+/// Drives like the driver, while words are overwritten.
 fn drive(protocol: &mut Direct, words: &mut Words, scribbles: &mut Vec<(usize, u64)>) -> End {
     let mut answer = 0;
     for _ in 0..Direct::most_steps(&words.0) {
@@ -163,7 +163,7 @@ proptest! {
     }
 }
 
-/// Words of a variable that rank 1 of two has written a few times, on the fast path.
+/// The words of a variable that rank 1 of two has written a few times, on the fast path.
 fn used() -> (Direct, Words) {
     let geometry = Geometry::new(2, 2, 1);
     let mut words = Words(geometry.clone(), geometry.initial_home(), vec![initial_node()]);

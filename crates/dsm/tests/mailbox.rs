@@ -1,8 +1,8 @@
-//! The paper's protocols on networks with arbitrary delays, with nodes that cancel, do not want to
-//! wait, leave and die.
+//! The paper's protocols on networks with arbitrary delays, with nodes that cancel, try, leave and
+//! die.
 //!
 //! Messages between two nodes stay in order. Everything else is random, from a seed: which message
-//! comes next, when a store lands (stores of different nodes in any order), when a node asks and
+//! arrives next, when a store lands (stores of different nodes in any order), when a node asks and
 //! releases, which node dies and when each other node learns of it. Contents are numbers, a new one
 //! for each write.
 
@@ -18,7 +18,7 @@ use hikyaku_dsm::{
     AccessKind, Copyset, Effect, Mailbox, MailboxMessage, Mark, Patience, Refusal, Style,
 };
 
-/// What a node is doing.
+/// The activity of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NodeActivity {
     Nothing,
@@ -26,7 +26,7 @@ enum NodeActivity {
     Inside,
 }
 
-/// A message in flight, its contents if it has any, and the ends that its sender knew of.
+/// A message in flight, its contents if any, and the ends that its sender knew of.
 type InTransit = (MailboxMessage, u64, Copyset);
 
 struct MailboxNetwork {
@@ -34,7 +34,7 @@ struct MailboxNetwork {
     recoverable: bool,
     nodes: Vec<Mailbox>,
     copies: Vec<u64>,
-    /// The requests that each node still has to make.
+    /// The number of requests that each node still has to make.
     wants: Vec<u32>,
     doing: Vec<NodeActivity>,
     /// The ends that each node knows of, the nodes that are gone, and those that died.
@@ -45,9 +45,9 @@ struct MailboxNetwork {
     stores: Vec<(u32, Version)>,
     newest: u64,
     writes: u64,
-    /// Whether nodes cancel and try.
+    /// Whether nodes cancel, and try without waiting.
     fickle: bool,
-    /// The answers of each kind.
+    /// The number of answers of each kind.
     entered: u32,
     lost: u32,
     marked: u32,
@@ -171,7 +171,7 @@ impl MailboxNetwork {
         assert!(!self.gone.is_empty() || owners + promised == 1, "no owner");
     }
 
-    /// Takes one possible step; `false`: there is none left.
+    /// Takes one possible step. `false` if there is none left.
     fn step(&mut self) -> bool {
         let full: Vec<(u32, u32)> = self
             .channels
@@ -242,7 +242,7 @@ impl MailboxNetwork {
         self.carry_out(to, effects);
     }
 
-    /// A node learns of another's end, after everything that the other has sent.
+    /// A node learns of another's end, after all messages of that node.
     fn learn(&mut self, at: usize, node: u32) {
         let ends = (node, at as u32);
         while self.channels.get(&ends).is_some_and(|channel| !channel.is_empty()) {
@@ -250,7 +250,7 @@ impl MailboxNetwork {
         }
         self.channels.remove(&ends);
         self.knows[at].insert(node);
-        // By stores: what others have stored here has landed.
+        // By stores: all stores to this node have landed.
         let landed: Vec<_> =
             self.stores.iter().filter(|(to, _)| *to == at as u32).copied().collect();
         self.stores.retain(|(to, _)| *to != at as u32);
@@ -297,8 +297,8 @@ impl MailboxNetwork {
         }
     }
 
-    /// A node with nothing more to do leaves in order: it hands over what it owns to a node that
-    /// stays, asks whether what it granted has arrived, and leaves when it may.
+    /// A node with nothing more to do leaves in order: it hands its variable over to a node that
+    /// stays, asks whether ownership that it granted has arrived, and leaves when it may.
     fn leave(&mut self, node: u32) {
         let at = node as usize;
         let living: Vec<u32> = (0..self.nodes.len() as u32)
@@ -322,7 +322,7 @@ impl MailboxNetwork {
         }
     }
 
-    /// Runs to the end; every request is answered.
+    /// Runs to the end. Every request must be answered.
     fn run(&mut self) {
         while self.step() {}
         for at in 0..self.nodes.len() {
@@ -391,7 +391,7 @@ fn every_request_is_answered_despite_deaths() {
                     for _ in 0..network.chance.place(60) {
                         network.step();
                     }
-                    // Others may be about to leave.
+                    // Other nodes may be about to leave.
                     let leaver = network.chance.place(2 * nodes as usize) as u32;
                     if leaver < nodes {
                         network.leave(leaver);
@@ -414,7 +414,7 @@ fn every_request_is_answered_despite_deaths() {
     assert!(lost > 0 && marked > 0 && whole > 0, "{lost} {marked} {whole}");
 }
 
-/// A walk in which nodes leave in order: nothing is lost, every request answered.
+/// A walk in which nodes leave in order. Nothing is lost, and every request is answered.
 fn walk_of_leavers(style: Style, nodes: u32, seed: u64) -> MailboxNetwork {
     println!("{style:?}, {nodes} nodes, seed {seed}");
     let mut network = MailboxNetwork::new(style, nodes, 8, seed);
@@ -446,21 +446,21 @@ fn a_node_that_leaves_takes_nothing_away() {
     assert!(left > 0 && handed_over > 1000, "{left} {handed_over}");
 }
 
-/// Walks that lost something, once in some thousand.
+/// Walks that once lost something, found once in some thousand walks.
 #[test]
 fn rare_walks_of_leavers_lose_nothing() {
-    // The contents: granted to a node that had left, by one that left before it knew.
+    // Lost contents: granted to a node that had left, by a node that left before it knew.
     let contents = [(3, &[7729, 8102, 10486][..]), (5, &[5024, 6322, 7575, 9080])];
     for (nodes, seeds) in contents {
         for seed in seeds {
             walk_of_leavers(Style::Stores, nodes, *seed);
         }
     }
-    // A request: by an owner that asked itself, after a reader's grant came late.
+    // A lost request: of an owner that asked itself, after a reader's grant arrived late.
     walk_of_leavers(Style::Stores, 6, 21342);
 }
 
-/// One request after the other, with everything delivered in between.
+/// Makes one request, and delivers everything before the next.
 fn settle(network: &mut MailboxNetwork, at: usize, kind: AccessKind) -> [u64; 3] {
     let before = network.counts;
     let mut effects = Vec::new();
@@ -486,10 +486,10 @@ fn settle(network: &mut MailboxNetwork, at: usize, kind: AccessKind) -> [u64; 3]
 #[test]
 fn fg_02_fg_03_an_owner_asks_nobody_clean_moves_nothing() {
     let mut network = MailboxNetwork::new(Style::Stores, 3, 0, 1);
-    // Contents, other messages, stores. The owner invalidates at each other node.
+    // Counted are contents, other messages, stores. The owner invalidates at each other node.
     assert_eq!(settle(&mut network, 0, AccessKind::Write), [0, 0, 2]);
     assert!(network.nodes[0].is_clean() && !network.nodes[1].is_clean(), "FG-08");
-    // Request, ownership; owner change to the third, invalidations to both.
+    // Request, ownership; owner change to the third node, invalidations to both.
     assert_eq!(settle(&mut network, 1, AccessKind::Write), [1, 2, 3]);
     assert_eq!((network.nodes[0].owner(), network.nodes[2].owner()), (1, 1), "FG-07");
     // A reader is counted, and reports when it has finished.
@@ -510,7 +510,7 @@ fn fg_15_the_baseline_sends_messages_and_reads_valid_copies_alone() {
     assert_eq!(settle(&mut network, 0, AccessKind::Write), [0, 0, 0], "nobody has a copy");
     assert_eq!(settle(&mut network, 1, AccessKind::Read), [1, 2, 0], "request, contents, grant");
     assert_eq!(settle(&mut network, 1, AccessKind::Read), [0, 0, 0], "a valid copy is read alone");
-    // Request, ownership, owner change to the third, invalidation of the old owner's copy.
+    // Request, ownership, owner change to the third node, invalidation of the old owner's copy.
     assert_eq!(settle(&mut network, 1, AccessKind::Write), [0, 4, 0]);
 }
 
@@ -530,7 +530,7 @@ fn fg_21_an_invalidation_leaves_a_reader_alone() {
     assert_eq!((reader.inside(), &effects[..]), (Some(AccessKind::Read), &[][..]));
     reader.release(&mut effects);
     assert!(!reader.is_clean(), "DIRTY once it has let go");
-    // Then the owner learns that this node does not read any more (FG-09).
+    // Then the owner learns that this node no longer reads (FG-09).
     assert_eq!(effects, [Effect::Send(0, MailboxMessage::Heard { position: 9, busy: false })]);
 }
 
@@ -569,8 +569,8 @@ fn the_next_owner_waits_for_a_dead_owners_reader() {
 
 #[test]
 fn a_request_is_sent_again_to_the_stand_in_whoever_seems_to_own_the_variable() {
-    // Node 1 lives and may have passed the request on to node 3, which is gone. To ask node 1
-    // again could go round: it may believe that this node owns the variable.
+    // Node 1 lives and may have passed the request on to node 3, which is gone. Asking node 1 again
+    // could go in circles: it may believe that this node owns the variable.
     let mut node = Mailbox::new(Style::Stores, 2, 4, 1, false);
     let mut effects = Vec::new();
     node.acquire(AccessKind::Write, Patience::Wait, &mut effects);

@@ -2,10 +2,11 @@
 //! variable on a node each, with requests tried and cancelled, and nodes that leave. The search
 //! must also find the fault of a network that does not keep messages in order.
 //!
-//! In a step a node asks, releases, cancels, hands over or leaves; or another learns of that; or
-//! the next message between two nodes is handled; or a store lands, in any order. After each step:
-//! one owner, actual or promised; no reader beside a writer; newest contents on entry. When no step
-//! is left, every request has been answered. (`mailbox.rs` tests deaths, at random.)
+//! In one step a node asks, releases, cancels, hands over or leaves; or another node learns of
+//! that; or the next message between two nodes is handled; or a store lands, in any order. After
+//! each step there is one owner, actual or promised, and no reader beside a writer. A node that
+//! enters finds the newest contents. When no step is left, every request has been answered.
+//! (`mailbox.rs` tests deaths, at random.)
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +16,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use hikyaku_dsm::word::Version;
 use hikyaku_dsm::{AccessKind, Copyset, Effect, Mailbox, MailboxMessage, Patience, Refusal, Style};
 
-/// The requests of a node, one after the other.
+/// The requests of a node, in order.
 type Wants = &'static [(AccessKind, Patience)];
 
 const WRITE: (AccessKind, Patience) = (AccessKind::Write, Patience::Wait);
@@ -26,15 +27,15 @@ const TRY: (AccessKind, Patience) = (AccessKind::Write, Patience::Try);
 struct MailboxCase {
     style: Style,
     wants: &'static [Wants],
-    /// How many requests may be cancelled.
+    /// The maximum number of cancelled requests.
     cancels: u32,
     /// How often a node may prepare to leave. Nodes that want nothing more leave when they may.
     leaves: u32,
-    /// Whether the network lets later messages overtake.
+    /// Whether the network lets later messages overtake earlier ones.
     disorderly: bool,
 }
 
-/// A message in flight, its contents if it has any, and the ends that its sender knew of.
+/// A message in flight, its contents if any, and the ends that its sender knew of.
 type InTransit = (MailboxMessage, u64, Copyset);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -206,7 +207,7 @@ impl ExploredState {
         self.carry_out_all(at, effects, case)
     }
 
-    /// A node learns that another has left, after everything that the other has sent and stored.
+    /// A node learns that another has left, after all its messages and stores.
     fn learn(&mut self, at: usize, node: u32, case: &MailboxCase) -> Result<(), String> {
         while self.channels.contains_key(&(node, at as u32)) {
             self.deliver((node, at as u32), 0, case)?;
@@ -298,10 +299,10 @@ impl ExploredState {
     }
 }
 
-/// Searches all interleavings; answers the number of states, or the first fault.
+/// Searches all interleavings. Returns the number of states, or the first fault.
 fn explore(case: &MailboxCase) -> Result<usize, String> {
-    // States are stored by their hashes: of some hundred thousand two are equal by chance once in a
-    // hundred million searches.
+    // States are stored as hashes. Among some hundred thousand states, two have equal hashes by
+    // chance once in a hundred million searches.
     let hash = BuildHasherDefault::<DefaultHasher>::default();
     let (mut seen, mut open) = (HashSet::new(), vec![ExploredState::new(case)]);
     while let Some(state) = open.pop() {
@@ -332,7 +333,7 @@ fn holds(wants: &'static [Wants], cancels: u32, leaves: u32) {
 
 #[test]
 fn fg_01_fg_10_two_writers_and_a_reader() {
-    // Node 0 is the first owner: it writes, it reads, it does nothing.
+    // Node 0 is the first owner. It writes, or reads, or does nothing.
     holds(&[&[WRITE], &[WRITE], &[READ]], 0, 0);
     holds(&[&[READ], &[WRITE], &[WRITE]], 0, 0);
 }

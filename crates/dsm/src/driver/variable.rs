@@ -1,4 +1,4 @@
-//! A shared variable at one rank, whatever protocol brings it there.
+//! A shared variable at one rank, over any protocol.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use super::service::VariableSide;
 /// Polls of a waiting rank before it makes progress on messages and yields.
 pub(super) const LOOKS: u32 = 8;
 
-/// Longest time that a rank stands back for others, which need a few operations to ask. A rank that
-/// the system stops in the middle of them must not hold up the others.
+/// The longest time, nanoseconds, that a rank stands back for others, which need a few operations to
+/// ask. A rank that the system stops in the middle of them must not hold up the others.
 const STAND_BACK: u64 = 1_000_000;
 
-/// First poll of a rank that stands back, in virtual time: about a word of its own node there. The
-/// time until each further poll is the time that it has stood back so far.
+/// The time until the first poll of a rank that stands back, in virtual nanoseconds: about the cost
+/// of a word on its own node. Each further interval is the time that it has stood back so far.
 const SOON: u64 = 100;
 
 /// A shared variable of this rank: an array of bytes, divided into parts that are acquired alone.
 ///
-/// Whoever enters a part has its [`contents`](Variable::contents) until it releases the part.
+/// A rank that enters a part has its [`contents`](Variable::contents) until it releases the part.
 #[derive(Debug)]
 pub struct Variable {
     variables: Rc<Variables>,
@@ -40,18 +40,18 @@ pub struct Variable {
     options: SharedOptions,
     driver: Driver,
     rest: RefCell<PollingRest>,
-    /// Whether the job runs in virtual time; since when this rank waits there.
+    /// Whether the job runs in virtual time, and the time since which this rank waits there.
     is_virtual: bool,
     since: Cell<Time>,
 }
 
-/// How a variable comes to this rank.
+/// The protocol that brings a variable to this rank.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one a variable, and no pointer on the fast path")]
 pub(super) enum Driver {
-    /// By remote atomics and remote reads.
+    /// Remote atomics and remote reads.
     Direct(DirectDriver),
-    /// By messages to its owner, through the rank's service.
+    /// Messages to the owner, through the rank's service.
     Mailbox(Rc<VariableSide>),
 }
 
@@ -81,7 +81,7 @@ impl Variable {
         }
     }
 
-    /// Its name.
+    /// The variable's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -91,17 +91,17 @@ impl Variable {
         &self.element
     }
 
-    /// Its shape and its parts.
+    /// The shape and the parts.
     pub fn division(&self) -> &Division {
         &self.division
     }
 
-    /// How it was made.
+    /// The options with which it was made.
     pub fn options(&self) -> SharedOptions {
         self.options
     }
 
-    /// The rank that has its queue in memory, or that owns it at first.
+    /// The rank whose memory holds the part's queue, or that owns the part at first.
     pub fn home(&self, part: u64) -> u32 {
         self.driver.memory().sizes().home_of(part).0
     }
@@ -114,7 +114,7 @@ impl Variable {
         }
     }
 
-    /// Bytes of contents that have come to this rank from other nodes, and how often.
+    /// Bytes of contents received from other nodes, and the number of times.
     pub fn moved(&self) -> (u64, u64) {
         match &self.driver {
             Driver::Direct(direct) => direct.moved(),
@@ -122,7 +122,7 @@ impl Variable {
         }
     }
 
-    /// Owner and state of a part at this node; asks no rank, and handles no message.
+    /// Owner and state of a part at this node. Asks no rank, and handles no message.
     ///
     /// # Errors
     /// There is no such part.
@@ -145,7 +145,7 @@ impl Variable {
         CopyContents::new(copy, start as usize, length / size_of::<T>().max(1))
     }
 
-    /// First byte and length of a part, bytes.
+    /// The first byte and the length of a part, in bytes.
     #[inline]
     fn extent(&self, part: u64) -> (u64, usize) {
         let element = u64::from(self.element.bytes);
@@ -153,7 +153,7 @@ impl Variable {
         (start * element, (length * element) as usize)
     }
 
-    /// The variable and the part, for people.
+    /// The name of the variable and the part, for messages.
     pub(super) fn label(&self, part: u64) -> String {
         match self.division.count() {
             1 => format!("the shared variable `{}`", self.name),
@@ -179,7 +179,7 @@ impl Variable {
         self.is_virtual
     }
 
-    /// Asks for a part.
+    /// Requests a part.
     #[inline]
     pub(super) fn request(
         &self,
@@ -205,15 +205,15 @@ impl Variable {
         }
     }
 
-    /// Stores a value that no rank would into a word of the first part, as another process may: for
-    /// tests.
+    /// Stores a value that no rank would store into a word of the first part, as a foreign process
+    /// may. For tests.
     #[doc(hidden)]
     pub fn overwrite(&self, word: crate::Word, value: u64) {
         self.driver.memory().overwrite(0, word, value);
     }
 
-    /// Acquires a part on the fast path: within nanoseconds, or with a fetch. `None`: it must be
-    /// requested.
+    /// Acquires a part on the fast path: within nanoseconds, or with a fetch. `None`: the part must
+    /// be requested.
     #[inline(always)]
     pub fn enter_free(&self, part: u64, kind: AccessKind) -> Option<Result<EntryResult, Error>> {
         match &self.driver {
@@ -245,7 +245,7 @@ impl Variable {
         }
     }
 
-    /// Releases a part step by step, or cancels the request for it; a child of the rank's process
+    /// Releases a part step by step, or cancels the request for it. A child of the rank's process
     /// has neither.
     #[inline(never)]
     pub(super) fn give(&self, part: u64, entered: bool) {
@@ -263,20 +263,21 @@ impl Variable {
         self.engine().try_borrow().is_ok_and(|engine| engine.check_process().is_err())
     }
 
-    /// Looks up the dead ranks, for requests that do not wait. The service does so in each poll.
+    /// Updates the set of dead ranks, for requests that do not wait. The service does so in each
+    /// poll.
     pub(super) fn look_around(&self) {
         if let Driver::Direct(direct) = &self.driver {
             direct.look_around(self.engine());
         }
     }
 
-    /// A request that does not wait has found that another rank is first.
+    /// Notes that a request that does not wait has found another rank first.
     #[cold]
     pub(super) fn found_nothing(&self) {
         self.rank.found_nothing();
     }
 
-    /// Waits a moment for a part. `turn` counts the waits of one request.
+    /// Waits briefly for a part. `turn` counts the waits of one request.
     #[inline]
     pub(super) fn rest(&self, (part, kind): (u64, AccessKind), turn: u32, until: Option<Time>) {
         if self.is_virtual {
@@ -303,7 +304,7 @@ impl Variable {
         }
     }
 
-    /// Waits a moment for datagrams, which wake no rank.
+    /// Waits briefly for datagrams, which wake no rank.
     fn rest_for_datagrams(&self, until: Option<Time>) {
         self.rank.attend();
         let any = self.engine().borrow_mut().progress();
@@ -317,7 +318,7 @@ impl Variable {
         }
     }
 
-    /// Waits a moment for the word that a request watches.
+    /// Polls briefly the word that a request watches.
     #[inline]
     fn watch(&self, part: u64) {
         match &self.driver {
@@ -326,7 +327,7 @@ impl Variable {
         }
     }
 
-    /// The first part of [`Variable::rest`], which never sleeps; `false`: polling memory is no
+    /// The first part of [`Variable::rest`], which never sleeps. `false`: polling memory is no
     /// longer enough.
     #[inline]
     pub(super) fn glance(&self, part: u64, turn: u32) -> bool {
@@ -337,7 +338,7 @@ impl Variable {
         glances
     }
 
-    /// The wait of a request at which polling memory is no longer enough: this one or a later one.
+    /// The number of the wait at which polling memory is no longer enough: `turn` or a later one.
     #[inline]
     pub(super) fn after_glances(&self, turn: u32) -> u32 {
         let is_watched = !self.is_virtual && matches!(self.driver, Driver::Direct(_));
@@ -360,8 +361,7 @@ impl Variable {
         port.announce_wait(None);
     }
 
-    /// The announcement of a rank that waits for a part: it names the holder, as far as this rank
-    /// knows.
+    /// The announcement of a wait for a part. It names the holder, as far as this rank knows.
     fn wait_for(&self, (part, kind): (u64, AccessKind), since: Time) -> Wait {
         let activity = match kind {
             AccessKind::Write => Activity::AcquireToWrite,
@@ -385,17 +385,17 @@ impl Variable {
         port.announce_wait(Some(self.wait_for(asked, since)));
     }
 
-    /// The end of a wait that was announced.
+    /// Withdraws the announcement at the end of a wait.
     #[cold]
     #[inline(never)]
     pub(super) fn announce_end(&self) {
-        // A rank that panics in a call has borrowed the engine, and waits no more anyway.
+        // A rank that panics in a call has borrowed the engine, and no longer waits.
         if let Ok(engine) = self.engine().try_borrow() {
             engine.port().announce_wait(None);
         }
     }
 
-    /// Lets others ask first for a moment. `since`: when that began.
+    /// Lets others ask first, for a moment. `since`: the begin of standing back.
     #[inline(never)]
     pub(super) fn stand_back(&self, part: u64, since: &mut Option<Time>, until: Option<Time>) {
         self.rank.attend();
@@ -422,13 +422,13 @@ impl Variable {
 impl Drop for Variable {
     fn drop(&mut self) {
         if self.is_of_a_child() {
-            // Its parent goes on using the variable.
+            // Its parent continues to use the variable.
             return;
         }
         self.variables.forget(&self.name, self.division.count());
         match &mut self.driver {
             Driver::Direct(direct) => self.variables.park(direct.part(self.rank.engine())),
-            // It goes on serving until all others have parted.
+            // It serves on until all others have parted.
             Driver::Mailbox(side) => side.part(self.rank.engine()),
         }
     }

@@ -1,5 +1,8 @@
-//! All or nothing: the ranks decide by votes that outlive them whether a variable is made.
+//! All or nothing: the ranks vote whether a variable is made, and the votes outlive the ranks.
 //!
+//! The ranks exchange their offers by messages ([`hikyaku_rank::Communicator::share`]). So a death
+//! meanwhile may be an error at some ranks while others have received all offers. Therefore each
+//! rank that gave a block has a word in it:
 //! The ranks exchange their offers by messages ([`hikyaku_rank::Communicator::share`]), so a death
 //! meanwhile is an error at some ranks while others have heard everything. Therefore each rank that
 //! gave a block has a word in it:
@@ -9,14 +12,13 @@
 //!          └─► No    it has not, or they do not: it has returned its error, or will
 //! ```
 //!
-//! A vote never changes again, and a rank that is gone casts none. So a rank that loads a vote
-//! after it knows of the voter's end finds what all others find, and all ranks that have heard
-//! everything come to the same answer: the variable is made if all votes are `Yes`. A rank that has
-//! voted `No` needs no answer and waits for no rank. The others wait for each vote until its rank
-//! is gone.
+//! A vote never changes, and a gone rank casts none. So a rank that loads a vote after it knows of
+//! the voter's end finds the same vote as all others. All ranks that have received all offers come
+//! to the same result: the variable is made if all votes are `Yes`. A rank that has voted `No`
+//! needs no result and waits for no rank. The others wait for each vote until its rank is gone.
 //!
-//! A block with a vote in it stays as it is until no rank can read it any more. If the variable was
-//! not made, that is when its owner has heard that all ranks are making a later one.
+//! A block with a vote in it is kept until no rank can read it any more. If the variable was not
+//! made, that is when its owner learns that all ranks are making a later one.
 
 use std::future::poll_fn;
 use std::mem::ManuallyDrop;
@@ -31,7 +33,7 @@ use super::error::{Error, SharedError};
 use super::memory::{Own, VariableMemory, Vote};
 
 /// Blocks of variables that were not made, in which others may still read this rank's vote. If the
-/// rank ends they stay with the job.
+/// rank ends, they stay with the job.
 #[derive(Debug, Default)]
 pub(super) struct Ballots(Vec<ManuallyDrop<RegionBuffer>>);
 
@@ -41,7 +43,7 @@ impl Ballots {
         self.0.push(ManuallyDrop::new(home));
     }
 
-    /// Frees all blocks: every rank has come to a later variable.
+    /// Frees all blocks, because every rank has reached a later variable.
     pub(super) fn give_back(&mut self) {
         self.0.drain(..).for_each(|home| drop(ManuallyDrop::into_inner(home)));
     }
@@ -54,12 +56,12 @@ impl Ballots {
 }
 
 impl Variables {
-    /// Votes for a variable of which this rank has heard everything, and waits for the result. In
-    /// virtual time no rank dies, so all hear the same.
+    /// Votes for a variable for which this rank has received all offers, and waits for the result.
+    /// In virtual time no rank dies, so all ranks receive the same.
     ///
     /// # Errors
-    /// The first rank that did not vote for it, the same on all ranks, is gone; or it voted against
-    /// it, because of a rank that died.
+    /// The first rank that did not vote for the variable, the same on all ranks, is gone. Or it
+    /// voted against the variable, because a rank died.
     pub(super) fn elect(&self, name: &str, memory: &VariableMemory) -> Result<(), Error> {
         if memory.is_virtual() {
             return Ok(());
@@ -84,9 +86,9 @@ impl Variables {
         )
     }
 
-    /// The result of a rank's vote; `None`: it has not voted yet.
+    /// The result of one rank's vote; `None` if it has not voted yet.
     fn heed(&self, name: &str, memory: &VariableMemory, rank: u32) -> Option<Result<(), Error>> {
-        // Checked before the vote: a rank that is gone by then votes no more.
+        // This check comes before the vote: a rank that is gone by then votes no more.
         let there = self.rank().check_there(rank);
         match memory.vote_of(self.rank().engine(), rank, there.is_err()) {
             Vote::Yes => Some(Ok(())),
@@ -98,7 +100,7 @@ impl Variables {
         }
     }
 
-    /// The errors for ranks that are gone.
+    /// The errors for gone ranks.
     fn all_gone(&self) -> impl Iterator<Item = MsgError> + '_ {
         let none = self.rank().engine().borrow().port().departures() == 0;
         let ranks = if none { 0..0 } else { 0..self.rank().size() };
@@ -111,18 +113,18 @@ impl Variables {
         self.all_gone().find(died).map(Error::from)
     }
 
-    /// Whether all ranks are there, as far as this one knows. Without one no variable is made, and
-    /// no rank has to keep a block for it.
+    /// Whether all ranks are there, as far as this one knows. If one is missing no variable is
+    /// made, and no rank has to keep a block for it.
     pub(super) fn all_are_there(&self) -> Result<(), Error> {
         let somebody = self.somebody_died().or_else(|| self.all_gone().next().map(Error::from));
         somebody.map_or(Ok(()), Err)
     }
 
-    /// This rank abandons a variable for which it gave `own`: it votes against it, unless it has
-    /// voted for it.
+    /// Abandons a variable for which this rank gave `own`: votes against it, unless this rank has
+    /// already voted for it.
     pub(super) fn abandon(&self, own: Own) {
         let Own { home, node } = own;
-        // Only read when all have voted for the variable.
+        // Only read when all ranks have voted for the variable.
         drop(node);
         let view = {
             let engine = self.rank().engine().borrow();

@@ -1,9 +1,9 @@
-//! A seeded random generator for tests: it decides the order of steps, nothing more.
+//! A seeded random generator for tests. It decides only the order of steps.
 
 use hikyaku_nic::random::Random;
 
-/// The generator. Its numbers are remainders, so that a seed goes on naming the walk that it named
-/// when it found something.
+/// The generator. Its numbers are remainders, so that a seed that found a fault keeps naming the
+/// same walk.
 pub(crate) struct Chance(Random);
 
 impl Chance {

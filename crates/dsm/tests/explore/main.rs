@@ -135,7 +135,7 @@ fn all_but_one_may_die() {
     holds(DirectCase { wants, deaths: 2, ..case(3) });
 }
 
-/// Ranks that each want to write so many times.
+/// Ranks that each want to write this many times.
 fn writers(counts: &[usize], ranks_per_node: u32) -> DirectCase {
     let wants = counts.iter().map(|count| vec![(Write, Patience::Wait); *count]).collect();
     DirectCase { wants, ..case(ranks_per_node) }
@@ -176,7 +176,7 @@ fn a_rank_that_stands_back_for_nobody_is_caught() {
 }
 
 /// The first rank of the second node, far from the home, has written twice and then makes these
-/// requests; each of the others makes one.
+/// requests. Each other rank makes one request.
 fn keeper(wants: &[AccessKind], others: &[AccessKind], ranks_per_node: u32) -> DirectCase {
     let list = |kinds: &[AccessKind]| kinds.iter().map(|kind| (*kind, Patience::Wait)).collect();
     let mut all: Vec<Vec<_>> = vec![vec![]; ranks_per_node as usize];
@@ -187,11 +187,11 @@ fn keeper(wants: &[AccessKind], others: &[AccessKind], ranks_per_node: u32) -> D
 
 #[test]
 fn a_kept_variable_goes_to_a_rank_that_asks() {
-    // Also when others ask before the first writes are over.
+    // Also when others ask before the first writes have ended.
     holds(DirectCase { alone: None, ..keeper(&[Write], &[Write], 1) });
     holds(keeper(&[Write], &[Write, Read], 1));
     holds(keeper(&[Read], &[Write, Read], 1));
-    // A rank of the keeper's node, and one of the home's, which also tries and cancels.
+    // A rank of the keeper's node, and one of the home's node, which also tries and cancels.
     holds(keeper(&[Write, Read, Write], &[Write], 2));
     let mut home = keeper(&[Write, Read, Write], &[], 1);
     home.wants[0] = vec![(Write, Patience::Wait), (Read, Patience::Try)];
@@ -200,7 +200,7 @@ fn a_kept_variable_goes_to_a_rank_that_asks() {
 
 #[test]
 fn keepers_and_ranks_that_ask_may_die() {
-    // A rank of its node and another one find what it has left.
+    // A rank of the keeper's node and another rank find the remains.
     holds(DirectCase { deaths: 1, ..keeper(&[Write], &[Write, Write], 2) });
     for recoverable in [true, false] {
         for ranks_per_node in [1, 2] {
@@ -272,7 +272,7 @@ fn a_head_that_passes_no_dead_rank_is_caught() {
     is_caught(Break::NobodyHelps, DirectCase { deaths: 1, ..writers(&[1, 1], 2) }, "not answered");
 }
 
-/// Ranks that each request the variable some times, one request in three to write.
+/// Ranks that each make some requests, one in three to write.
 fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> DirectCase {
     let mut chance = Chance::new(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
@@ -280,7 +280,7 @@ fn crowd(ranks: u32, ranks_per_node: u32, seed: u64) -> DirectCase {
     DirectCase { wants, ..case(ranks_per_node) }
 }
 
-/// Walks, and reports the seed of a fault.
+/// Walks. Reports the seed of a fault.
 fn walks(case: &DirectCase, seed: u64) -> walk::Walked {
     walks_beside(case, None, seed)
 }
@@ -349,7 +349,7 @@ fn keepers_may_die_and_be_asked_at_any_time() {
     }
 }
 
-/// Rank 0, at home, acquires and releases without pause; the others are far.
+/// Rank 0, at home, acquires and releases without pause. The others are far.
 fn beside_a_hurry(broken: Option<Break>, seed: u64) -> DirectCase {
     let mut chance = Chance::new(seed);
     let mut want = || (if chance.below(3) == 0 { Write } else { Read }, Patience::Wait);
@@ -364,7 +364,8 @@ fn far_ranks_beside_a_busy_one_keep_the_bound() {
     for seed in 1..=4 {
         let tally = walks_beside(&beside_a_hurry(None, seed), Some(0), seed).tally;
         println!("seed {seed}: {tally:?}");
-        // From its first poll until it has asked: 63 others, and rank 0 during two attempts.
+        // From a rank's first poll until it has asked, 63 others overtake it, and rank 0 during two
+        // attempts.
         assert!(tally.bypassed < 200, "seed {seed}: {tally:?}");
         wanted += tally.wanted;
         worst = worst.max(tally.worst);

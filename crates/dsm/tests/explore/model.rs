@@ -1,12 +1,11 @@
-//! The model that is searched: ranks that drive the protocol over words and copies, a step at a
-//! time, and what must hold after each step.
+//! The searched model: ranks that drive the protocol over words and copies, one step at a time, and
+//! the conditions that must hold after each step.
 //!
 //! A waiting rank sleeps. It takes a step only if it has been woken, or a death has become known,
-//! since it last read the head. A wake before that read is lost, as it is between processes.
+//! since it last read the head. A wake before that read is lost, as between processes.
 //!
-//! Contents are two halves, written and fetched one after the other, so that a rank that sees them
-//! in the middle sees them torn. Each write stores a number of its own.
-//! middle is seen as torn. A write stores a number of its own.
+//! The contents are two halves, written and fetched one after the other. A rank that reads them
+//! between the two sees them torn. Each write stores a different number.
 
 use std::hash::{Hash, Hasher};
 
@@ -22,17 +21,18 @@ const HOME: u32 = 0;
 /// A case to explore.
 #[derive(Debug, Clone)]
 pub(crate) struct DirectCase {
-    /// The requests of each rank, one after the other.
+    /// The requests of each rank, in order.
     pub(crate) wants: Vec<Vec<(AccessKind, Patience)>>,
     pub(crate) ranks_per_node: u32,
-    /// A rank whose first requests end before the other ranks begin, and how many those are.
+    /// A rank whose first requests end before the other ranks begin, and the number of those
+    /// requests.
     pub(crate) alone: Option<(usize, usize)>,
-    /// How many ranks may die, how many requests may be cancelled.
+    /// The maximum number of deaths and of cancelled requests.
     pub(crate) deaths: u32,
     pub(crate) cancels: u32,
     /// Whether ranks may stop standing back.
     pub(crate) insists: bool,
-    /// Whether to count how often a rank asks while another one wants to.
+    /// Whether to count how often a rank asks while another rank wants to.
     pub(crate) overtakes: bool,
     pub(crate) recoverable: bool,
     pub(crate) broken: Option<Break>,
@@ -74,13 +74,13 @@ type Copy = [u16; 2];
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Rank {
     protocol: Direct,
-    /// The index of its next request.
+    /// The index of the rank's next request.
     want: usize,
     doing: RankActivity,
     alive: bool,
-    /// It has been woken since it last read the head.
+    /// Whether the rank has been woken since it last read the head.
     woken: bool,
-    /// The memory of a faulty variant: the last operation swapped a cell, or the head.
+    /// The memory of a faulty variant: whether the last operation swapped a cell, or the head.
     swapped: Option<bool>,
 }
 
@@ -88,13 +88,13 @@ struct Rank {
 enum RankActivity {
     /// Between requests.
     Nothing,
-    /// It will pass this answer to the protocol.
+    /// The rank will pass this answer to the protocol.
     Asking(u64),
-    /// The same, asleep after [`Action::Wait`].
+    /// Asleep after [`Action::Wait`].
     Waiting,
-    /// The same, after [`Action::StandBack`].
+    /// Standing back after [`Action::StandBack`].
     StandingBack,
-    /// Fetching from this node; whether the first half is done.
+    /// Fetching from this node, and whether the first half is done.
     Copying(u32, bool),
     /// Inside: the number of steps made, and the contents found.
     Inside(AccessKind, u8, Copy),
@@ -109,19 +109,19 @@ pub(crate) struct Model {
     departed: Departed,
     dead: u32,
     abandoned: u32,
-    /// The number that the last released write stored.
+    /// The number stored by the last released write.
     committed: u16,
-    /// A death may have destroyed contents: what is found then must be marked.
+    /// Whether a death may have destroyed the contents. Contents found then must be marked.
     excused: bool,
     /// A word that a faulty variant writes later.
     late: Option<(usize, u64)>,
-    /// For each rank that wants to ask, how often each other rank has asked since; only if the case
+    /// For each rank that wants to ask, how often each other rank has asked since. Only if the case
     /// bounds it.
     overtaken: Vec<Option<Vec<u8>>>,
     pub(crate) tally: Tally,
 }
 
-/// The index of a word: first those at home, then two for each node.
+/// The index of a word: first the words at home, then two for each node.
 fn index(geometry: &Geometry, word: Word) -> usize {
     let at = match geometry.place(word) {
         WordPlace::Home(at) => at,
@@ -134,25 +134,25 @@ fn geometry(case: &DirectCase, rank: u32) -> Geometry {
     Geometry::new(case.wants.len() as u32, case.ranks_per_node, rank)
 }
 
-/// How often a rank may ask while another one wants to: by requests that had begun before, and, for
-/// a reader of another node, by those that begin before it reads the bits.
+/// The bound on how often a rank may ask while another wants to: by requests that had begun before,
+/// and, for a reader of another node, by requests that begin before it reads the bits.
 fn most_overtakes(at: usize, case: &DirectCase) -> u8 {
     let near = geometry(case, at as u32).node() == geometry(case, HOME).node();
     let reads = case.wants[at].iter().any(|(kind, _)| *kind == AccessKind::Read);
     if reads && !near { FAR_LOOK } else { 1 }
 }
 
-/// Counts taken on the way, which do not distinguish states.
+/// Counters that do not distinguish states.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
-    /// How often a rank said that it wanted to ask.
+    /// How often a rank set its bit because it wanted to ask.
     pub(crate) wanted: u64,
-    /// The most that one rank asked while another one wanted to.
+    /// The maximum number of requests of one rank while another wanted to ask.
     pub(crate) worst: u8,
-    /// The most that all others asked between the beginning of a request and its asking.
+    /// The maximum number of requests by all others between the begin of a request and its asking.
     pub(crate) bypassed: u64,
     asked: u64,
-    /// How many had asked when each rank began.
+    /// The number of requests at the time when each rank began.
     since: Vec<u64>,
 }
 
@@ -234,7 +234,7 @@ impl Model {
         self.step(at, case)
     }
 
-    /// Cancels the request of a waiting rank; answers whether it waits.
+    /// Cancels the request of a waiting rank. Returns whether it waited.
     pub(crate) fn cancel(&mut self, at: usize) -> bool {
         let rank = &mut self.ranks[at];
         let asked = rank.doing == RankActivity::Waiting;
@@ -250,7 +250,7 @@ impl Model {
         waits
     }
 
-    /// Ends the standing back of a rank; answers whether it stood back.
+    /// Makes a rank stop standing back. Returns whether it stood back.
     pub(crate) fn insist(&mut self, at: usize) -> bool {
         let rank = &mut self.ranks[at];
         let stands = rank.alive && rank.doing == RankActivity::StandingBack;
@@ -279,7 +279,7 @@ impl Model {
         }
     }
 
-    /// Every state that one step leads to, and separately those that only chance leads to. No rank
+    /// All states that one step leads to, and separately those that only chance leads to. No rank
     /// may depend on a step that need not happen.
     pub(crate) fn steps(
         &self,
@@ -324,15 +324,15 @@ impl Model {
         let geometry = geometry(case, at as u32);
         let node_died = self.is_gone(&geometry, geometry.node());
         let writes = matches!(self.ranks[at].doing, RankActivity::Inside(AccessKind::Write, ..));
-        // It dies before its next operation: the write may count or not.
+        // The rank dies before its next operation: the write may count or not.
         let parts = matches!(self.ranks[at].doing, RankActivity::Asking(_));
         self.excused |= node_died || writes || parts;
-        // Its next operation and its knowledge no longer distinguish states.
+        // The rank's next operation and its knowledge no longer distinguish states.
         self.ranks[at].doing = RankActivity::Nothing;
         self.ranks[at].protocol = Direct::new(geometry, HOME, case.recoverable);
     }
 
-    /// Deaths become known to every rank at once, at some time.
+    /// A death becomes known to all ranks at once, at any time.
     fn notice(&self, into: &mut Vec<Model>) {
         for (at, rank) in self.ranks.iter().enumerate() {
             if !rank.alive && !self.departed.contains(at as u32) {
@@ -413,7 +413,7 @@ impl Model {
         let action = self.ranks[at].protocol.next(answer, &departed);
         self.ranks[at].doing = match action {
             Action::Access(word, op) => {
-                // It begins again, or goes on.
+                // The rank begins again, or continues.
                 let asks = matches!(word, Word::Held(_));
                 self.ranks[at].woken &= asks || op == WordOp::Load && word != Word::Head;
                 let answer = self.access(&geometry, word, op, case);
@@ -449,7 +449,7 @@ impl Model {
         };
         let rank = &mut self.ranks[at];
         if rank.doing == RankActivity::Nothing && rank.want == case.wants[at].len() {
-            // Its memory no longer distinguishes states.
+            // The rank's memory no longer distinguishes states.
             (rank.protocol, rank.woken) = (Direct::new(geometry, HOME, case.recoverable), false);
         }
         Ok(())
@@ -464,7 +464,7 @@ impl Model {
         }
     }
 
-    /// What must hold when a rank enters.
+    /// The conditions that must hold when a rank enters.
     fn check(
         &self,
         at: usize,
@@ -594,8 +594,8 @@ impl Model {
     }
 }
 
-/// What faulty variants do to the word `held`, and the answer that they get; `own`: a rank of that
-/// node does it.
+/// The new value of the word `held` under a faulty variant, and the answer. `own`: a rank of that
+/// node performs the operation.
 fn careless(broken: Break, own: bool, op: WordOp, old: u64) -> Option<(u64, u64)> {
     let kept = |word: u64| word & (Version::KEPT | Version::INSIDE) == Version::KEPT;
     match (broken, op) {

@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::model::{DirectCase, Model};
 
-/// Most states. A case that has more is larger than it should be.
+/// The maximum number of states. A case with more states is too large.
 const STATES_MOST: usize = 6_000_000;
 
-/// In short, a search ends after so many states: the deepest first, so that ends are among them.
-/// `make test-all` sets `HIKYAKU_LONG`.
+/// In a short run, a search ends after this many states, the deepest first, so that ends are among
+/// them. `make test-all` sets `HIKYAKU_LONG` for full runs.
 const STATES_IN_SHORT: usize = 40_000;
 
 /// The result of a search.
@@ -30,10 +30,10 @@ fn print(model: &Model) -> (u64, u64) {
     (hash(1), hash(2))
 }
 
-/// Visits every state, or in short the first ones of a case that is not broken. Requests can go in
-/// circles, so the search decides backwards, from the ends, whether each state can lead to an end.
-/// If it can, every request is answered under any fair order of steps. Steps that need not happen
-/// (a death, a cancel) are not relied on.
+/// Visits every state, or in a short run the first ones of a case that is not broken. Requests can
+/// go in circles. So the search decides backwards, from the ends, whether each state can lead to an
+/// end. If it can, every request is answered under any fair order of steps. The search does not
+/// rely on steps that need not happen (a death, a cancel).
 pub(crate) fn explore(case: &DirectCase) -> Found {
     let all = std::env::var_os("HIKYAKU_LONG").is_some() || case.broken.is_some();
     let enough = if all { STATES_MOST } else { STATES_IN_SHORT };
@@ -65,14 +65,14 @@ pub(crate) fn explore(case: &DirectCase) -> Found {
         }
     }
     assert!(numbers.len() < STATES_MOST, "{case:?} has too many states");
-    // What was not looked into may lead to an end.
+    // A state that was not visited may lead to an end.
     let hopeful = open.iter().map(|(number, _)| *number).chain(ends.iter().copied()).collect();
     let hopeless = numbers.len() - reaching(hopeful, &sources);
     let fault = (hopeless > 0).then(|| format!("not answered: {hopeless} states lead nowhere"));
     Found { states: numbers.len(), ends: ends.len(), fault }
 }
 
-/// How many states lead to one of `open`.
+/// The number of states that lead to one of `open`.
 fn reaching(mut open: Vec<u32>, sources: &[Vec<u32>]) -> usize {
     let mut reached = vec![false; sources.len()];
     let mut count = 0;

@@ -4,11 +4,11 @@
 use crate::chance::Chance;
 use crate::model::{DirectCase, Model, Tally};
 
-/// Steps after which a request will never be answered: the longest walk takes a tenth of them.
+/// After this many steps a request will never be answered. The longest walk takes a tenth of them.
 const STEPS_MOST: u64 = 5_000_000;
 
-/// How long an operation takes: mostly about as long as the others. One in fifty takes a hundred
-/// times as long, so that others overtake it. The operations of a `near` rank take the least.
+/// The delay of an operation, mostly similar to the others. One in fifty takes a hundred times as
+/// long, so that others overtake it. The operations of a `near` rank take the least.
 fn delay(chance: &mut Chance, at: usize, near: Option<usize>) -> u64 {
     if near == Some(at) {
         return 1;
@@ -24,7 +24,7 @@ pub(crate) struct Walked {
     pub(crate) deaths: u32,
     pub(crate) abandoned: u32,
     pub(crate) insisted: u32,
-    /// The counts of the model.
+    /// The counters of the model.
     pub(crate) tally: Tally,
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn walk(case: &DirectCase, near: Option<usize>, seed: u64) -> Result<
     let mut chance = Chance::new(seed);
     let mut model = Model::new(case);
     let ranks = case.wants.len();
-    // When each rank's operation takes effect.
+    // The time when each rank's operation takes effect.
     let mut due: Vec<u64> = (0..ranks).map(|at| delay(&mut chance, at, near)).collect();
     let mut now = 0;
     let mut walked = Walked::default();
-    // When the next death becomes known.
+    // The time when the next death becomes known.
     let mut news = None;
     loop {
         let awake = (0..ranks).filter(|at| !model.is_over(*at, case) && !model.sleeps(*at));

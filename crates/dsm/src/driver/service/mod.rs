@@ -6,22 +6,23 @@
 //!   udp     letter ──► datagrams ──► poll ──► state machine ──► letters, pieces
 //! ```
 //!
-//! A rank with variables of these protocols has an operation in flight that never ends: every call
-//! that waits polls it, and so serves. A rank that computes does not serve. Paper 001's future work
-//! is about that, and `direct` avoids it.
+//! A rank with variables of these protocols has an operation in flight that never ends. Every call
+//! that waits polls it, and so serves requests. A rank that computes does not serve. Paper 001's
+//! future work is about that, and `direct` avoids it.
 //!
-//! The program's messages never hold up a letter: a note needs neither credit nor room in a ring,
-//! and contents are stored where the requester has room for them. (If letters were messages, they
-//! would wait behind messages of the program that no rank has received yet, and the rank that would
-//! receive those may wait for the letter.)
+//! The program's messages never delay a letter: a note needs neither credit nor room in a ring, and
+//! contents are stored where the requester has room for them. (If letters were messages, they would
+//! wait behind messages of the program that no rank has received yet. The rank that would receive
+//! those may itself wait for the letter.)
 //!
-//! By `fagus` the change of an owner is a store at each rank. Ranks of another host cannot be
-//! reached by stores: one of them gets a letter, and stores what it says at the others of its host.
-//! It may come late, or not at all if that one ends: whoever asks a former owner is passed on.
+//! In `fagus`, an owner change is a store at each rank. Stores cannot reach ranks of another host.
+//! So one rank of that host gets a letter, and makes the stores at the other ranks of its host. The
+//! stores may be late, or missing if that rank ends: a former owner forwards requests to its
+//! successor.
 //!
-//! What a rank has sent before its end is handled before its end is. A letter from a sender that
-//! knows of more ends than this rank waits until this rank knows of them too. (The state machines
-//! require both.)
+//! The messages that a rank sent before its end are handled before its end. A letter from a sender
+//! that knows of more ends than this rank waits until this rank knows of them too. (The state
+//! machines require both.)
 
 mod side;
 mod sockets;
@@ -53,7 +54,7 @@ use super::memory::{EngineCell, Given};
 const LETTER: u8 = 0;
 const PIECE: u8 = 1;
 
-/// After this long without a request no rank will send one, nanoseconds.
+/// After this long without a request, in nanoseconds, no more requests are expected.
 const SILENCE: u64 = 50_000_000;
 
 /// Bytes before the contents in a piece: type, part, variable, version, offset.
@@ -62,22 +63,22 @@ const PIECE_HEAD: usize = 23;
 /// Bytes of contents in a piece.
 const PIECE_MOST: usize = MESSAGE_MOST - 64;
 
-/// A letter is a note, and a piece is a message.
+/// A letter fits a note, and a piece fits a message.
 const _: () = assert!(LETTER_MOST <= NOTE_MOST && PIECE_HEAD + PIECE_MOST <= MESSAGE_MOST);
 
 /// A rank's serving side.
 #[derive(Debug, Default)]
 pub(super) struct Service {
-    /// The context of letters by notes; set from the first variable on.
+    /// The context of letters in notes. Set from the first variable on.
     context: Cell<Option<u32>>,
     sockets: RefCell<Option<Sockets>>,
     sides: RefCell<BTreeMap<u32, Rc<VariableSide>>>,
-    /// How many of them use datagrams. Without one the socket is not polled: each poll is a system
-    /// call, and each request of `fagus` would cause several.
+    /// The number of sides that use datagrams. If it is 0 the socket is not polled: each poll is a
+    /// system call, and each request of `fagus` would cause several.
     by_datagrams: Cell<u32>,
     /// Variables made so far, of any protocol.
     made: Cell<u32>,
-    /// The ranks that are gone, and the port's count when they were looked up.
+    /// The gone ranks, and the port's count of departures when they were looked up.
     gone: Cell<Copyset>,
     seen: Cell<u64>,
     inbox: RefCell<VecDeque<(u32, Vec<u8>)>>,
@@ -94,23 +95,23 @@ impl Service {
         self.sides.borrow().is_empty()
     }
 
-    /// A service, with fault injection if that was asked for.
+    /// Creates a service, with fault injection if there is an injector.
     pub(super) fn new(injector: Option<Rc<Injector>>) -> Service {
         Service { injector, ..Service::default() }
     }
 
-    /// Whether input may arrive that wakes no rank: datagrams, and letters that are late.
+    /// Whether input may arrive without waking the rank: datagrams, and delayed letters.
     pub(super) fn is_restless(&self) -> bool {
         let wake = self.with_sockets(Sockets::wake).unwrap_or(true);
         !wake || self.injector.is_some()
     }
 
-    /// Whether its input arrives by datagrams.
+    /// Whether some variable uses datagrams.
     pub(crate) fn has_sockets(&self) -> bool {
         self.by_datagrams.get() > 0
     }
 
-    /// How often this rank has polled for a datagram.
+    /// The number of polls for a datagram.
     #[cfg(test)]
     pub(super) fn looks(&self) -> u64 {
         self.sockets.borrow().as_ref().map_or(0, |sockets| sockets.looks.get())
@@ -124,7 +125,7 @@ impl Service {
         self.sockets.borrow().as_ref().map(act)
     }
 
-    /// The socket's place; opens it at an address of this host if necessary.
+    /// The place of the socket. Opens it at an address of this host if necessary.
     pub(super) fn open_sockets(&self, rank: u32, at: IpAddr) -> std::io::Result<SocketPlace> {
         let mut sockets = self.sockets.borrow_mut();
         let opened = match sockets.take() {
@@ -143,7 +144,7 @@ impl Service {
         sockets.get_or_insert_with(|| Sockets::in_virtual_time(rank, copies)).place()
     }
 
-    /// Sets the addresses of the others' sockets.
+    /// Sets the addresses of the other ranks' sockets.
     pub(super) fn connect(&self, places: &[SocketPlace]) {
         let sockets = self.sockets.borrow();
         if let Some(sockets) = &*sockets {
@@ -151,14 +152,14 @@ impl Service {
         }
     }
 
-    /// Sets the context of letters by notes; all ranks `take` it at their first variable.
+    /// Sets the context of letters in notes. All ranks call `take` at their first variable.
     pub(super) fn open_notes(&self, take: impl FnOnce() -> u32) {
         if self.context.get().is_none() {
             self.context.set(Some(take()));
         }
     }
 
-    /// Takes the memory that this rank gave to variables which others may still use.
+    /// Takes the memory that this rank gave to variables that others may still use.
     pub(super) fn take_given(&self) -> Vec<Given> {
         self.sides.borrow().values().filter_map(|side| side.take_given()).collect()
     }
@@ -215,14 +216,16 @@ impl Service {
         self.pump(engine, side);
     }
 
-    /// Handles all input; answers whether there was any. A forked child has none: the socket is its
-    /// parent's too, and what the child took and acknowledged would never get to the parent.
+    /// Handles all input. Returns whether there was any. A forked child handles none: it shares the
+    /// socket with its parent, and a datagram that the child takes and acknowledges would never
+    /// reach the parent.
     pub(crate) fn poll(&self, engine: &EngineCell) -> bool {
         if engine.borrow().check_process().is_err() {
             return false;
         }
         if self.polling.replace(true) {
-            // An effect of a state machine waits, for room perhaps: the input waits too.
+            // An effect of a state machine is still being carried out, perhaps waiting for room.
+            // The input waits too.
             return false;
         }
         let mut any = false;
@@ -248,7 +251,7 @@ impl Service {
         any
     }
 
-    /// Removes variables that no rank uses any more, once their last letters have arrived.
+    /// Removes variables that no rank uses, once their last letters have arrived.
     fn sweep(&self, engine: &EngineCell) {
         let over: Vec<u32> = {
             let sides = self.sides.borrow();
@@ -270,7 +273,7 @@ impl Service {
         }
     }
 
-    /// The ranks that have gone since the last call, and whether each has died.
+    /// The ranks that have departed since the last call, and whether each has died.
     fn look_who_is_gone(&self, engine: &EngineCell) -> Vec<(u32, bool)> {
         let engine = engine.borrow();
         let port = engine.port();
@@ -291,7 +294,7 @@ impl Service {
         ended.into_iter().filter(is_news).filter_map(state).collect()
     }
 
-    /// Receives all input, of ranks that are gone to the last letter.
+    /// Receives all input. From ranks that are gone, also delayed letters.
     fn take_in(&self, engine: &EngineCell, gone: &[(u32, bool)]) {
         let mut inbox = self.inbox.borrow_mut();
         self.with_sockets(|sockets| {
@@ -320,7 +323,7 @@ impl Service {
         }
     }
 
-    /// Handles the input of ranks that are gone, and then their end.
+    /// Handles the input of gone ranks, and then their departure.
     fn see_off(&self, engine: &EngineCell, fresh: &[(u32, bool)]) -> bool {
         if fresh.is_empty() {
             return false;
@@ -357,15 +360,15 @@ impl Service {
         let ranks = (0..Copyset::MOST).filter(|rank| known.contains(*rank));
         let gone: Vec<(u32, bool)> = ranks.map(|rank| (rank, died(rank))).collect();
         self.take_in(engine, &gone);
-        // The other variables know it already, and do nothing.
+        // The other variables know of these ranks already, and do nothing.
         self.see_off(engine, &gone);
     }
 
-    /// Handles letters of some ranks, in order; answers whether there were any.
+    /// Handles letters of some ranks, in order. Returns whether there were any.
     fn handle_letters(&self, engine: &EngineCell, of: impl Fn(u32) -> bool) -> bool {
         let letters = std::mem::take(&mut *self.inbox.borrow_mut());
         let (mut kept, mut any) = (VecDeque::new(), false);
-        // After a letter that waits, all later ones of its sender wait.
+        // After a letter that must wait, all later ones of its sender wait.
         let mut waiting = Copyset::default();
         for (from, message) in letters {
             if !of(from) || waiting.contains(from) {
@@ -383,7 +386,7 @@ impl Service {
         any
     }
 
-    /// Handles a message; `false`: it must wait.
+    /// Handles a message. `false`: it must wait.
     fn handle(&self, engine: &EngineCell, from: u32, message: &[u8]) -> bool {
         let nodes = engine.borrow().port().size();
         match message.split_first() {
@@ -403,7 +406,7 @@ impl Service {
     fn handle_letter(&self, engine: &EngineCell, from: u32, letter: &Letter) -> bool {
         let part = u32::from(letter.part);
         let Some(side) = self.side(letter.variable) else {
-            // Others may have made it sooner; a variable that was removed needs nothing.
+            // Other ranks may have made it earlier. A letter for a removed variable is dropped.
             return letter.variable < self.made.get();
         };
         if part >= side.parts() {
@@ -456,7 +459,7 @@ impl Service {
         true
     }
 
-    /// One call of a part's state machine, with its effects.
+    /// Makes one call of a part's state machine, and carries out its effects.
     fn call(
         &self,
         engine: &EngineCell,
@@ -504,7 +507,7 @@ impl Service {
         Letter { variable, part, departed, filled: false, message }
     }
 
-    /// Sends the contents before the grant. Answers whether the grant has to say so.
+    /// Sends the contents before the grant. Returns whether the grant must report that.
     fn send_contents(
         &self,
         engine: &EngineCell,
@@ -549,12 +552,12 @@ impl Service {
         }
         let Some(context) = self.context.get() else { return };
         let envelope = Envelope { destination: to, context, tag: 0 };
-        // If the receiver has died, ranks that need to know learn of its end.
+        // If the receiver has died, the ranks concerned learn of its death separately.
         let _ = engine.borrow_mut().send_note(&bytes, envelope);
         side.count(1, 0, bytes.len() as u64);
     }
 
-    /// Sends datagrams that are due and counts them with `side`, if `side` has any.
+    /// Sends datagrams that are due, and counts them for `side`, if `side` uses datagrams.
     fn pump(&self, engine: &EngineCell, side: &VariableSide) {
         if side.style == Style::Stores {
             return;
@@ -570,7 +573,7 @@ impl Service {
         }
     }
 
-    /// Sleeps until a datagram has arrived, at most this long.
+    /// Sleeps until a datagram arrives, at most this long.
     pub(super) fn sleep(&self, most: Time) {
         let sockets = self.sockets.borrow();
         if let Some(sockets) = &*sockets {
@@ -589,14 +592,14 @@ impl Service {
         others
     }
 
-    /// Whether the others can do without this rank.
+    /// Whether the other ranks can do without this one.
     fn may_leave(&self, others: &Copyset) -> bool {
         let quiet = self.with_sockets(Sockets::is_quiet).unwrap_or(true);
         quiet && self.sides.borrow().values().all(|side| side.may_leave(others))
     }
 
-    /// Hands what this rank owns over to others that may still want it: they may be waiting only
-    /// for its end.
+    /// Hands over the parts that this rank owns to a rank that may still want them: the others may
+    /// be waiting only for this rank's end.
     fn hand_over(&self, engine: &EngineCell, others: &Copyset) {
         let sides: Vec<Rc<VariableSide>> = self.sides.borrow().values().map(Rc::clone).collect();
         for side in sides {
@@ -608,9 +611,9 @@ impl Service {
         }
     }
 
-    /// Hands over what this rank owns, and serves until the others can do without it. Once a rank
-    /// is gone the others may be waiting only for this rank's end, in a call that has failed here:
-    /// then it serves only while requests arrive.
+    /// Hands over the parts that this rank owns, and serves until the others can do without it.
+    /// Once a rank is gone, the others may wait only for this rank's end, in a call that has failed
+    /// here. Then this rank serves only while requests arrive.
     pub(crate) fn linger(&self, engine: &EngineCell) {
         if self.is_over() {
             return;
@@ -647,14 +650,14 @@ impl Service {
     }
 }
 
-/// The host of a rank, if it is another one than this rank's.
+/// The host of a rank, if it is not this rank's host.
 fn host_of(engine: &EngineCell, rank: u32) -> Option<u32> {
     let engine = engine.borrow();
     let port = engine.port();
     port.is_far(rank).then(|| port.host().host_of(rank))
 }
 
-/// Whether no rank has asked for so long that none will.
+/// Whether the last request was so long ago that no more are expected.
 fn is_silent(asked: Time, now: Time) -> bool {
     now.nanoseconds() - asked.nanoseconds() > SILENCE
 }
@@ -664,24 +667,24 @@ fn is_silent(asked: Time, now: Time) -> bool {
 struct LateLetter {
     from: u32,
     message: Vec<u8>,
-    /// How many more polls it waits.
+    /// The remaining number of polls.
     looks: u64,
 }
 
-/// All late letters. Letters of one rank stay in order, as on any fabric; those of different ranks
-/// do not.
+/// All delayed letters. Letters of one rank stay in order, as on any fabric. Letters of different
+/// ranks do not.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     letters: VecDeque<LateLetter>,
 }
 
 impl Late {
-    /// A letter has arrived, and is handled after this many polls at the earliest.
+    /// Adds a letter that is handled after this many polls at the earliest.
     pub(super) fn push(&mut self, from: u32, message: Vec<u8>, looks: u64) {
         self.letters.push_back(LateLetter { from, message, looks });
     }
 
-    /// One poll: `take` receives the letters that are due, and all letters of ranks that are
+    /// Counts one poll. `take` receives the letters that are due, and all letters of ranks that are
     /// `gone`.
     pub(super) fn look(&mut self, gone: impl Fn(u32) -> bool, mut take: impl FnMut(u32, Vec<u8>)) {
         let mut behind = Copyset::default();

@@ -1,5 +1,5 @@
-//! One variable under a message protocol at this rank: the state machines of its parts, its copy,
-//! and its words of the control region.
+//! One variable under a message protocol at this rank: its parts' state machines, its copy, and its
+//! words of the control region.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,12 +15,13 @@ use super::super::direct::RequestOutcome;
 use super::super::memory::{EngineCell, Given, VariableMemory};
 use super::super::options::Traffic;
 
-/// How often a rank sends on one request. A request that follows an owner passes the same rank a
-/// few times at most; one that goes round words that a process has overwritten would never stop.
+/// The maximum number of times that a rank forwards one request. A request that follows an owner
+/// passes the same rank a few times at most. One that goes round words that a process has
+/// overwritten would never stop.
 const SENT_ON_MOST: u32 = 1000;
 
-/// The requests that a rank has sent on to the owner it knew, by part and requester: the number of
-/// the last one, and how often.
+/// The requests that a rank has forwarded to the owner it knew, by part and requester: the number
+/// of the last request, and how often it was forwarded.
 #[derive(Debug, Default)]
 struct SentOn(BTreeMap<(u32, u32), (u32, u32)>);
 
@@ -38,10 +39,10 @@ impl SentOn {
 /// The version of contents that arrive in pieces, and the bytes so far.
 type Pieces = (u64, Vec<u8>);
 
-/// A variable at one rank.
+/// The state of a variable at one rank.
 #[derive(Debug)]
 pub(in super::super) struct VariableSide {
-    /// Its number: the same at all ranks.
+    /// The variable's number, the same at all ranks.
     pub(super) number: u32,
     pub(in super::super) style: Style,
     memory: VariableMemory,
@@ -51,25 +52,25 @@ pub(in super::super) struct VariableSide {
     sent_on: RefCell<SentOn>,
     /// Contents that are arriving in pieces, by sender and part.
     coming: RefCell<BTreeMap<(u32, u32), Pieces>>,
-    /// The memory that this rank gave; taken when it is freed.
+    /// The memory that this rank gave. Taken when it is freed.
     given: RefCell<Option<Given>>,
-    /// Bytes of contents received, and how often.
+    /// Bytes of contents received, and the number of times.
     moved: Cell<(u64, u64)>,
     pub(super) traffic: Cell<Traffic>,
 }
 
-/// A part at one rank.
+/// The state of a part at one rank.
 #[derive(Debug)]
 struct PartSide {
     mailbox: Mailbox,
-    /// What it was requested for, while it is requested or held.
+    /// The requested access, while the part is requested or held.
     taken: Option<AccessKind>,
     /// The outcome of the request.
     outcome: Option<Result<EntryResult, Refusal>>,
 }
 
 impl VariableSide {
-    /// The variable in `memory`. `recoverable`: from its options.
+    /// Creates the state for the variable in `memory`. `recoverable`: from its options.
     pub(in super::super) fn new(
         number: u32,
         style: Style,
@@ -105,12 +106,12 @@ impl VariableSide {
         &self.memory
     }
 
-    /// Bytes of contents received, and how often.
+    /// Bytes of contents received, and the number of times.
     pub(in super::super) fn moved(&self) -> (u64, u64) {
         self.moved.get()
     }
 
-    /// Messages and operations that it has sent.
+    /// Messages and operations that this rank has sent.
     pub(in super::super) fn traffic(&self) -> Traffic {
         self.traffic.get()
     }
@@ -127,7 +128,7 @@ impl VariableSide {
         self.parts.borrow().len() as u32
     }
 
-    /// Takes a part for this rank, unless it is held or requested already.
+    /// Takes a part for this rank, unless it is already held or requested.
     pub(super) fn take(&self, part: u64, kind: AccessKind) -> RequestOutcome {
         let mut parts = self.parts.borrow_mut();
         let Some(state) = parts.get_mut(part as usize) else { return RequestOutcome::NoSuchPart };
@@ -149,14 +150,14 @@ impl VariableSide {
         outcome
     }
 
-    /// Gives a part back.
+    /// Ends the use of a part, or the request for it.
     pub(super) fn give(&self, part: u64) {
         let state = &mut self.parts.borrow_mut()[part as usize];
         (state.taken, state.outcome) = (None, None);
     }
 
-    /// One call of a part's state machine; returns its effects. By stores, the words that others
-    /// have stored here are read before, and this rank's are written after.
+    /// Makes one call of a part's state machine. Returns its effects. By stores, the words that
+    /// other ranks have stored here are read before, and this rank's words are written after.
     pub(super) fn step(
         &self,
         part: u32,
@@ -173,8 +174,8 @@ impl VariableSide {
         self.memory.rest();
         let owner = Version::of(self.word(part, Word::Owner, WordOp::Load));
         self.memory.rest();
-        // A node that there is not was named by whoever overwrote the word. Requests then go the
-        // way that messages have told.
+        // If the node does not exist, a process has overwritten the word. Requests then go to the
+        // owner that messages have named.
         if owner.node < self.memory.sizes().geometry.nodes() {
             mailbox.told(Version { shared: false, ..owner });
         }
@@ -182,7 +183,7 @@ impl VariableSide {
         mailbox.hold(held);
         self.memory.rest();
         act(mailbox, &mut effects);
-        // Others write to this line too: changing it costs more than all the rest of a step.
+        // Other ranks write to this line too: changing it costs more than the rest of a step.
         let known = mailbox.known();
         if known.bits() > owner.bits() {
             self.memory.rest();
@@ -190,7 +191,7 @@ impl VariableSide {
         }
         self.memory.rest();
         if mailbox.held() != held {
-            // No other rank writes it now: this rank has just become the owner, or is it.
+            // No other rank writes this word now: this rank owns the part, perhaps since this step.
             let node = self.memory.sizes().geometry.node();
             let held = Version { position: mailbox.held(), node, shared: false };
             self.word(part, Word::Held, WordOp::Swap(held.bits()));
@@ -198,14 +199,14 @@ impl VariableSide {
         effects
     }
 
-    /// In virtual time: the words that others have stored here by now are read next.
+    /// In virtual time, makes the stores that have arrived here by now visible to the next read.
     pub(in super::super) fn catch_up(&self, engine: &EngineCell) {
         if self.memory.is_virtual() && self.style == Style::Stores {
             engine.borrow_mut().port_mut().look_at_own_memory();
         }
     }
 
-    /// An operation on a part's word at this rank.
+    /// Performs an operation on a part's word at this rank.
     fn word(&self, part: u32, word: impl Fn(u32) -> Word, op: WordOp) -> u64 {
         let node = self.memory.sizes().geometry.node();
         self.memory.near(u64::from(part), word(node), op)
@@ -218,7 +219,7 @@ impl VariableSide {
         state.outcome = Some(outcome.map(|(moved, mark)| EntryResult { moved, mark, position }));
     }
 
-    /// Owner and state of a part as far as this rank knows, without a poll for messages.
+    /// Owner and state of a part as far as this rank knows. It does not poll for messages.
     pub(in super::super) fn control(&self, part: u64) -> Option<(u32, CopyState)> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
@@ -253,7 +254,7 @@ impl VariableSide {
         CopyContents::new(self.memory.copy(), start, length)
     }
 
-    /// Calls `act` with the contents of a part that this rank owns and passes on or shows.
+    /// Calls `act` with the contents of a part that this rank owns and sends.
     pub(super) fn with_contents<R>(&self, part: u32, act: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: the protocol sends contents only from their owner, and only while no rank writes
         // them: this rank is not inside for writing, and no other stores into an owner's copy.
@@ -261,8 +262,8 @@ impl VariableSide {
         act(bytes)
     }
 
-    /// Stores contents into another rank's copy. Its word says meanwhile that it holds nothing, and
-    /// then which version, unless something is wrong with the contents (FG-14).
+    /// Stores contents into another rank's copy. Meanwhile the copy's word says that it holds
+    /// nothing. Then it names the version, unless the contents are damaged (FG-14).
     pub(super) fn fill(
         &self,
         engine: &EngineCell,
@@ -280,7 +281,7 @@ impl VariableSide {
             self.memory.store(engine, address, bytes)?;
             if mark.is_none() { word(held) } else { Ok(()) }
         });
-        // Only one error is possible: the receiver has died, and needs nothing.
+        // Only one error is possible: the receiver has died, and needs no contents.
         debug_assert!(!matches!(stored, Err(hikyaku_nic::fabric::PostError::Unsupported(_))));
         self.count(0, 3, length as u64 + 16);
     }
@@ -289,13 +290,13 @@ impl VariableSide {
     pub(super) fn tell(&self, engine: &EngineCell, (part, to): (u32, u32), version: Version) {
         let operation = (Word::Owner(to), WordOp::Max(version.bits()));
         let place = (u64::from(part), to, 0);
-        // A rank that has died needs no notification.
+        // A dead rank needs no notification.
         let _ = self.memory.tell(engine, place, operation);
         self.count(0, 1, 8);
     }
 
-    /// Stores the owner's word, of which a rank of another host has written, at the other ranks of
-    /// this host. While this rank has not parted, none of them takes its memory back.
+    /// Stores the owner's word, received in a letter from another host, at the other ranks of this
+    /// host. None of them takes its memory back before this rank has parted.
     pub(super) fn pass_on(&self, engine: &EngineCell, part: u32, version: Version) {
         let Geometry { rank: own, ranks, .. } = self.memory.sizes().geometry;
         if self.has_parted(own) {
@@ -309,12 +310,13 @@ impl VariableSide {
         }
     }
 
-    /// Whether a rank has parted, as far as this one knows.
+    /// Whether a rank has parted, that is, has dropped its handles, as far as this rank knows.
     pub(super) fn has_parted(&self, rank: u32) -> bool {
         self.given.borrow().as_ref().is_none_or(|given| given.parted().contains(rank))
     }
 
-    /// Whether this rank has sent on a request of another so often that it goes round and round.
+    /// Whether this rank has forwarded another rank's request so often that it must be going in
+    /// circles.
     pub(super) fn goes_round(&self, part: u32, want: &Want) -> bool {
         if want.from == self.memory.sizes().geometry.rank {
             return false;
@@ -328,7 +330,7 @@ impl VariableSide {
         self.moved.set((bytes + self.extent(part).1 as u64, times + 1));
     }
 
-    /// A piece of contents has arrived; the first has offset 0.
+    /// Stores a piece of contents that has arrived. The first piece has offset 0.
     pub(super) fn piece(&self, from: u32, part: u32, version: u64, offset: u64, bytes: &[u8]) {
         if part >= self.parts() {
             return;
@@ -347,8 +349,8 @@ impl VariableSide {
         }
     }
 
-    /// All pieces of a version have arrived: copies them if the state machine wants them. `false`:
-    /// some are missing.
+    /// Copies a version whose pieces have all arrived, if the state machine wants it. `false`:
+    /// pieces are missing.
     pub(super) fn assembled(&self, from: u32, part: u32, version: u64) -> bool {
         let Some((known, bytes)) = self.coming.borrow_mut().remove(&(from, part)) else {
             return false;
@@ -366,7 +368,7 @@ impl VariableSide {
         true
     }
 
-    /// Pieces of a rank that is gone will not be completed.
+    /// Drops the pieces of a gone rank: the rest will not arrive.
     pub(super) fn forget_pieces(&self, from: u32) {
         self.coming.borrow_mut().retain(|(sender, _), _| *sender != from);
     }
@@ -377,13 +379,13 @@ impl VariableSide {
             || self.parts.borrow().iter().all(|part| part.mailbox.may_leave())
     }
 
-    /// The lowest of `others` that still has a handle, and so stays.
+    /// The lowest of `others` that has not parted, and so stays.
     pub(super) fn heir(&self, others: &Copyset) -> Option<u32> {
         let parted = self.parted();
         (0..Copyset::MOST).find(|rank| others.contains(*rank) && !parted.contains(*rank))
     }
 
-    /// The parts that this rank owns and does not use.
+    /// The parts that this rank has to hand over, or ask about, before it leaves.
     pub(super) fn parts_to_hand_over(&self) -> Vec<u32> {
         let parts = self.parts.borrow();
         let ours = parts.iter().enumerate().filter(|(_, part)| part.mailbox.may_hand_over());
@@ -395,12 +397,12 @@ impl VariableSide {
         self.parts.borrow().iter().any(|part| part.mailbox.waits_for_arrival())
     }
 
-    /// Whether no rank uses it any more.
+    /// Whether no rank uses the variable any more.
     pub(super) fn is_over(&self) -> bool {
         self.given.borrow().as_ref().is_some_and(Given::is_over)
     }
 
-    /// Frees this rank's memory: [`VariableSide::is_over`].
+    /// Frees this rank's memory. Requires [`VariableSide::is_over`].
     pub(super) fn give_back(&self) {
         self.take_given().into_iter().for_each(Given::free);
     }
@@ -414,7 +416,7 @@ impl VariableSide {
         self.given.borrow().as_ref().map(Given::parted).unwrap_or_default()
     }
 
-    /// Ends this rank's handles: it goes on serving until all others have parted.
+    /// Reports that this rank has dropped its handles. It serves on until all others have parted.
     pub(in super::super) fn part(&self, engine: &EngineCell) {
         if self.memory.is_virtual() && !std::thread::panicking() {
             self.memory.part_in_time(engine);

@@ -1,17 +1,17 @@
 //! `udp`'s transport: one socket of this rank, and a link to each other rank. The socket is on
-//! 127.0.0.1, or, in a job of several hosts, on the interface by which they are reached.
+//! 127.0.0.1. In a job of several hosts, it is on the interface by which they are reached.
 //!
-//! Datagrams of other jobs and programs are dropped and counted: those from another address than
-//! the rank that they name has announced, with another key than this rank's, or of another length
-//! than they say. No datagram is sent to any other address.
+//! Datagrams of other jobs and programs are dropped and counted. A datagram is dropped if it comes
+//! from another address than its rank has announced, if its key is not this rank's, or if its
+//! length is wrong. No datagram is sent to an address outside the job.
 //!
-//! A letter that is due to several ranks at once, as that of an owner change is, leaves in one
-//! datagram (`multicast.rs`). Each receiver acknowledges it to its sender, and who does not gets it
-//! again alone: streams are between two ranks.
+//! A letter that is due to several ranks at once, such as an owner change, leaves in one datagram
+//! ([`MulticastGroup`]). Each receiver acknowledges it to its sender. A receiver that does not gets
+//! the letter again alone: streams are between two ranks.
 //!
-//! In virtual time the streams are the same, and their datagrams take the time of the simulated
-//! network and of the processors at both ends ([`DatagramCarrier::Network`]). A letter to several
-//! leaves in one datagram where that network copies messages, and one by one elsewhere.
+//! In virtual time the streams are the same. Their datagrams take the time of the simulated network
+//! and of the processors at both ends ([`DatagramCarrier::Network`]). A letter to several ranks
+//! leaves in one datagram if that network copies messages, and one by one otherwise.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,17 +27,17 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use super::LETTER;
 use crate::link::{DatagramHead, HEAD_BYTES, MessageStream, MulticastDatagram, MulticastReceiver};
 
-/// Most bytes of a message in one datagram. The paper does not say; the model of its baseline sends
-/// this many.
+/// The maximum size of a message in one datagram. The paper gives no number. The model of its
+/// baseline sends this many bytes.
 pub(super) const MESSAGE_MOST: usize = (32 << 10) + 64;
 
-/// With fault injection: datagrams in a thousand that are lost, duplicated, and overtaken.
+/// With fault injection: lost, duplicated and overtaken datagrams per thousand.
 const FAULTS: [u32; 3] = [100, 100, 100];
 
-/// Timeout for a datagram to the socket that sent it.
+/// The timeout for a datagram to the socket that sent it.
 const ITSELF_MOST: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Where a rank's socket is, and the key that others must send.
+/// The address of a rank's socket, and the key that others must send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct SocketPlace {
     pub(in super::super) address: SocketAddr,
@@ -45,7 +45,7 @@ pub(in super::super) struct SocketPlace {
 }
 
 impl SocketPlace {
-    /// As words for other ranks.
+    /// Encodes the place as words for other ranks.
     pub(in super::super) fn to_words(self) -> [u64; 4] {
         let bits = match self.address.ip() {
             IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
@@ -54,7 +54,7 @@ impl SocketPlace {
         [(bits >> 64) as u64, bits as u64, self.address.port().into(), self.key]
     }
 
-    /// From these words.
+    /// Decodes these words.
     pub(in super::super) fn from_words([high, low, port, key]: [u64; 4]) -> SocketPlace {
         let address = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
         let address = SocketAddr::new(address.to_canonical(), port as u16);
@@ -62,33 +62,33 @@ impl SocketPlace {
     }
 }
 
-/// The keys of datagrams in virtual time: of those to one rank, and of those to several.
+/// The keys of datagrams in virtual time: for datagrams to one rank, and to several.
 const VIRTUAL_KEYS: [u64; 2] = [0, 1];
 
-/// What carries a rank's datagrams.
+/// The carrier of a rank's datagrams.
 #[derive(Debug)]
 enum DatagramCarrier {
     /// The operating system.
     System {
         socket: UdpSocket,
-        /// The ranks' group; none where it could not be joined.
+        /// The ranks' group. `None` if it could not be joined.
         group: RefCell<Option<MulticastGroup>>,
         faults: RefCell<Option<DatagramFaults>>,
     },
-    /// The simulated network of a job in virtual time. A rank's address is its number, as the port
-    /// of no address.
+    /// The simulated network of a job in virtual time. A rank's address is the unspecified address
+    /// with its number as the port.
     Network {
-        /// Whether it copies a datagram to several ranks.
+        /// Whether the network copies a datagram to several ranks.
         copies: bool,
-        /// Datagrams that are due, and to whom.
+        /// Datagrams that are due, with their receivers.
         due: RefCell<Vec<DueDatagram>>,
     },
 }
 
-/// A datagram, and the ranks that it is for.
+/// A datagram and its receivers.
 pub(super) type DueDatagram = (Vec<u32>, Vec<u8>);
 
-/// The socket and what goes through it.
+/// The socket of a rank, and the streams over it.
 #[derive(Debug)]
 pub(super) struct Sockets {
     carrier: DatagramCarrier,
@@ -104,17 +104,17 @@ pub(super) struct Sockets {
     pub(super) looks: std::cell::Cell<u64>,
 }
 
-/// Another rank.
+/// The state of the connection to another rank.
 #[derive(Debug)]
 struct SocketPeer {
     address: SocketAddr,
     key: u64,
     link: MessageStream,
-    /// The last message that was sent to it.
+    /// The number of the last message sent to it.
     sent: u32,
-    /// Its last datagrams have said that this rank's multicasts reach it.
+    /// Whether its last datagrams have said that this rank's multicasts reach it.
     hears: bool,
-    /// Whether this rank has heard one of it.
+    /// Whether this rank has received a multicast of it.
     heard: bool,
 }
 
@@ -129,7 +129,7 @@ struct DueLetter {
 #[derive(Debug)]
 struct DatagramFaults {
     random: Random,
-    /// Datagrams that others overtake.
+    /// Datagrams that later ones overtake.
     late: VecDeque<(Vec<u8>, SocketAddr)>,
 }
 
@@ -167,13 +167,13 @@ fn reaches_itself(socket: &UdpSocket) -> io::Result<()> {
 }
 
 impl Sockets {
-    /// A socket of this rank at an address of its host. `faults`: the seed by which datagrams are
-    /// lost, duplicated and overtaken.
+    /// Opens a socket of this rank at an address of its host. `faults`: the seed for lost,
+    /// duplicated and overtaken datagrams.
     pub(super) fn open(rank: u32, at: IpAddr, faults: Option<u64>) -> io::Result<Sockets> {
         let socket = UdpSocket::bind(SocketAddr::new(at, 0))?;
         socket.set_nonblocking(true)?;
         reaches_itself(&socket)?;
-        // Other processes of the machine must not guess it: the hasher's keys are random.
+        // Other processes of the machine must not guess the key: the hasher's keys are random.
         let key = RandomState::new().hash_one(rank);
         let random = |seed| Random::stream(seed, u64::from(rank));
         let faults =
@@ -205,7 +205,7 @@ impl Sockets {
         }
     }
 
-    /// Its place, which the others have to know.
+    /// The socket's place, for the other ranks.
     pub(super) fn place(&self) -> io::Result<SocketPlace> {
         let address = match &self.carrier {
             DatagramCarrier::System { socket, .. } => socket.local_addr()?,
@@ -214,7 +214,7 @@ impl Sockets {
         Ok(SocketPlace { address, key: self.key })
     }
 
-    /// Whether datagrams wake the rank that they arrive at, as those in virtual time do.
+    /// Whether datagrams wake their receiver, as those in virtual time do.
     pub(super) fn wake(&self) -> bool {
         matches!(self.carrier, DatagramCarrier::Network { .. })
     }
@@ -227,7 +227,7 @@ impl Sockets {
         }
     }
 
-    /// Sets the addresses of the others, by rank. Only the first call counts: a rank's socket
+    /// Sets the addresses of the other ranks. Only the first call has an effect: a rank's socket
     /// stays.
     pub(super) fn connect(&self, places: &[SocketPlace]) {
         let mut peers = self.peers.borrow_mut();
@@ -249,13 +249,13 @@ impl Sockets {
         }
     }
 
-    /// Datagrams that were dropped as not of this job.
+    /// The number of dropped datagrams that are not of this job.
     #[cfg(test)]
     pub(super) fn ignored(&self) -> u64 {
         *self.ignored.borrow()
     }
 
-    /// Queues a message, in order with others to the same rank.
+    /// Queues a message, in order with other messages to the same rank.
     pub(super) fn send(&self, to: u32, message: Vec<u8>) {
         let mut peers = self.peers.borrow_mut();
         if let Some(peer) = peers.get_mut(to as usize) {
@@ -263,7 +263,7 @@ impl Sockets {
         }
     }
 
-    /// A rank is gone.
+    /// Closes the stream to a gone rank.
     pub(super) fn close(&self, rank: u32) {
         let mut peers = self.peers.borrow_mut();
         if let Some(peer) = peers.get_mut(rank as usize) {
@@ -276,7 +276,8 @@ impl Sockets {
         self.peers.borrow().iter().all(|peer| peer.link.is_quiet())
     }
 
-    /// Sends the datagrams that are due at `now`, nanoseconds; answers how many, and their bytes.
+    /// Sends the datagrams that are due at `now`, nanoseconds. Returns their number and their
+    /// bytes.
     pub(super) fn pump(&self, now: u64) -> (u64, u64) {
         let mut peers = self.peers.borrow_mut();
         let (mut datagrams, mut bytes) = (0, 0);
@@ -286,7 +287,7 @@ impl Sockets {
                 let to = MulticastReceiver { rank, number, expected };
                 let is_retry = number != 0 && number <= peer.sent;
                 peer.sent = peer.sent.max(number);
-                // Whatever has been lost, it is sent to this rank alone until that hears again.
+                // After any loss, letters go to this rank alone until it hears a multicast again.
                 peer.hears &= !is_retry;
                 if message.first() != Some(&LETTER) || is_retry {
                     let head = self.head(peer.key, peer.heard, to, message);
@@ -329,7 +330,7 @@ impl Sockets {
         DatagramHead { key, from, number, expected, length, hears }.encode()
     }
 
-    /// Sends a letter to the group; answers its bytes.
+    /// Sends a letter to the group. Returns its size.
     fn multicast(&self, letter: &[u8], to: &[MulticastReceiver]) -> Option<u64> {
         let encode = |key| {
             MulticastDatagram { key, from: self.rank, to: to.to_vec(), message: letter }.encode()
@@ -349,7 +350,7 @@ impl Sockets {
         }
     }
 
-    /// Sends a datagram; answers its bytes.
+    /// Sends a datagram. Returns its size.
     fn emit_parts(&self, head: &[u8], message: &[u8], to: SocketAddr) -> u64 {
         let datagram = [head, message].concat();
         let bytes = datagram.len() as u64;
@@ -370,13 +371,13 @@ impl Sockets {
             None => vec![(datagram, to)],
         };
         for (datagram, to) in out {
-            // A datagram that cannot be sent now is lost, as any may be, and retried.
+            // A datagram that cannot be sent now counts as lost, and is retried.
             let _ = socket.send_to(&datagram, to);
         }
     }
 
-    /// Receives datagrams; `take` gets whole messages in order, with their senders. `next`: the
-    /// next that the simulated network has brought, in virtual time.
+    /// Receives datagrams. `take` gets whole messages in order, with their senders. `next`: in
+    /// virtual time, the next datagram that the simulated network has delivered.
     pub(super) fn take_in(
         &self,
         mut next: impl FnMut() -> Option<(u32, Vec<u8>)>,
@@ -459,24 +460,24 @@ impl Sockets {
         group.borrow_mut()
     }
 
-    /// Sleeps until a datagram has arrived, at most this many nanoseconds.
+    /// Sleeps until a datagram arrives, at most this many nanoseconds.
     pub(super) fn sleep(&self, most: u64) {
         let limit = Timespec { tv_sec: 0, tv_nsec: most.min(999_999_999) as i64 };
         let DatagramCarrier::System { socket, group, .. } = &self.carrier else { return };
         let mut files = vec![PollFd::new(socket, PollFlags::IN)];
         let group = group.borrow();
         files.extend(group.iter().map(|group| PollFd::new(&group.socket, PollFlags::IN)));
-        // A signal ends it too: the caller polls again.
+        // A signal ends the wait too: the caller polls again.
         let _ = poll(&mut files, Some(&limit));
     }
 }
 
-/// The address that stands for a rank in virtual time.
+/// The address of a rank in virtual time.
 fn virtual_address(rank: u32) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), rank as u16)
 }
 
-/// The next datagram that a socket has: its length, and where it is from.
+/// The next datagram of a socket: its length and its sender.
 fn next_datagram(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {
@@ -489,32 +490,30 @@ fn next_datagram(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, Socket
     }
 }
 
-/// A job's group at one rank.
+/// A job's multicast group at one rank. A message to several ranks leaves its sender once, as the
+/// owner changes of paper 001's baseline do.
 ///
-/// `udp`'s multicast group: what goes to several ranks leaves its sender once, as the owner changes
-/// of paper 001's baseline do.
-///
-/// Each rank has a second socket, which has joined the job's group on the interface of its first.
-/// A multicast datagram names its receivers, each with the number of the message in the stream to
-/// that rank: the streams stay what they are, and retry from one to one.
+/// Each rank has a second socket, which has joined the job's group on the interface of the first. A
+/// multicast datagram names its receivers, each with the number of the message in the stream to
+/// that rank. The streams stay unchanged, and retries go to one rank.
 ///
 /// ```text
 ///   streams to 1, 2, 3: the same letter is due ──► | 1: no. 7 | 2: no. 4 | 3: no. 9 | letter |
 ///   rank 2: its stream takes no. 4, and says with its next datagram that it hears this sender
-///   rank 3, of which no datagram has said so: gets one of its own as well
+///   rank 3: none of its datagrams has said so: it gets one of its own as well
 /// ```
 ///
-/// So nothing has to be agreed on. Where the network carries no multicast, or a rank cannot join,
-/// ranks never hear of each other by it and get datagrams of their own.
+/// So the ranks need no agreement. If the network carries no multicast, or a rank cannot join,
+/// ranks never hear a multicast of each other and get datagrams of their own.
 ///
-/// Only letters go this way: who owns what, and whose copy is old. Contents do not, because
-/// whoever joins on another host of the network can read what is multicast. On this one only
-/// processes of the same user can join: the sockets share their port among those alone.
+/// Only letters are multicast: who owns what, and whose copy is old. Contents are not, because any
+/// process that joins on another host of the network can read multicasts. On this host only
+/// processes of the same user can join: the kernel lets only their sockets share the port.
 #[derive(Debug)]
 pub(super) struct MulticastGroup {
     pub(super) socket: UdpSocket,
     pub(super) address: SocketAddr,
-    /// The key of its datagrams: other jobs may have chosen the same group.
+    /// The key of its datagrams. Other jobs may have chosen the same group.
     pub(super) key: u64,
 }
 
@@ -524,13 +523,13 @@ impl MulticastGroup {
         let (SocketAddr::V4(own), Some(first)) = (own, places.first()) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        // From the first rank's key, which they do not reveal.
+        // Derived from the first rank's key, which the group's address and key do not reveal.
         let [chosen, key] = [0, 1].map(|which: u8| {
             let mut hasher = DefaultHasher::new();
             (first.key, which).hash(&mut hasher);
             hasher.finish()
         });
-        // The block for use within a site, and ports that no service has.
+        // An address of the block for use within a site, and a port that no service has.
         let [.., a, b, c] = (chosen as u32).to_be_bytes();
         let port = 49152 + (chosen >> 32) as u16 % 16384;
         let address = SocketAddrV4::new(Ipv4Addr::new(239, a, b, c), port);
@@ -598,7 +597,8 @@ mod tests {
         // The right bytes from the wrong port.
         let stranger = UdpSocket::bind(SocketAddr::new(HERE, 0)).unwrap();
         stranger.send_to(&datagram(head), to).unwrap();
-        // From the right port: another key, length, or rank; no such rank, no bytes, too many.
+        // From the right port: wrong key, length or rank; an unknown rank; no bytes; too many
+        // bytes.
         let wrong = [
             datagram(DatagramHead { key: b.key ^ 1, ..head }),
             datagram(DatagramHead { length: 2, ..head }),
@@ -620,12 +620,12 @@ mod tests {
         assert_eq!(b.ignored(), 1 + wrong.len() as u64);
     }
 
-    /// A letter of this content.
+    /// A letter with this content.
     fn letter(content: u8) -> Vec<u8> {
         vec![LETTER, content]
     }
 
-    /// So many ranks' sockets.
+    /// The sockets of this many ranks.
     fn ranks(count: u32, faults: Option<u64>) -> Vec<Sockets> {
         let open = |rank| Sockets::open(rank, HERE, faults).unwrap();
         let all: Vec<Sockets> = (0..count).map(open).collect();
@@ -634,7 +634,7 @@ mod tests {
         all
     }
 
-    /// Rank 0 sends a letter to all others, which take it in and acknowledge it.
+    /// Sends a letter from rank 0 to all others, which receive and acknowledge it.
     fn tell_all(ranks: &[Sockets], content: u8) {
         let (sender, others) = ranks.split_first().unwrap();
         others.iter().for_each(|other| sender.send(other.rank, letter(content)));
@@ -646,12 +646,12 @@ mod tests {
         assert!(heard(sender).is_empty() && sender.is_quiet());
     }
 
-    /// What has come to a socket and was not taken in.
+    /// The number of datagrams at a socket that were not received.
     fn waiting(socket: &UdpSocket) -> usize {
         std::iter::from_fn(|| next_datagram(socket, &mut [0; 256])).count()
     }
 
-    /// Another socket of the group, which sees what the wire carries.
+    /// Another socket of the group. It sees the datagrams on the wire.
     fn listener(of: &Sockets) -> UdpSocket {
         let places: Vec<SocketPlace> = of
             .peers
@@ -662,7 +662,7 @@ mod tests {
         MulticastGroup::join(&places, places[0].address).unwrap().socket
     }
 
-    /// What is sent is counted where it comes: by a socket that is nobody's, and by the receivers'.
+    /// Datagrams are counted where they arrive: at a socket of no rank, and at the receivers'.
     #[test]
     fn fg_15_a_letter_to_several_leaves_its_sender_once() {
         let all = ranks(5, None);
@@ -676,7 +676,7 @@ mod tests {
         for one in &all {
             assert_eq!(waiting(one.socket()), 0, "nothing came to it alone");
         }
-        // To one rank it is that rank's datagram.
+        // A letter to one rank is a datagram to that rank.
         all[0].send(1, letter(4));
         all[0].pump(1);
         assert_eq!((waiting(&listener), waiting(all[1].socket())), (0, 1));
@@ -694,7 +694,7 @@ mod tests {
         assert_eq!((waiting(&listener), waiting(all[1].socket())), (0, 1));
     }
 
-    /// The group of one rank is gone, as where the network carries none, and then it is there.
+    /// One rank leaves the group, as if the network carried no multicast, and then returns.
     #[test]
     fn fg_15_who_hears_no_multicast_gets_letters_alone_until_it_does() {
         let all = ranks(4, None);
@@ -702,7 +702,7 @@ mod tests {
         tell_all(&all, 1);
         tell_all(&all, 2);
         *all[3].group() = group;
-        // The letters that it has had already, which are no news.
+        // These are the letters that it has already received.
         tell_all(&all, 3);
         tell_all(&all, 4);
         (1..4).for_each(|to| all[0].send(to, letter(5)));
