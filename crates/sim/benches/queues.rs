@@ -1,9 +1,9 @@
 //! Event queues side by side: the engine's, a binary heap, a calendar queue.
 //!
-//! `cargo bench -p hikyaku-sim --bench queues`. Hold model: a queue of so many events; pop the
-//! earliest, push one a random span later. Each queue gets the same spans, and a sum over the
-//! popped events must be the same too. Printed: nanoseconds an event, the median of five runs that
-//! take turns.
+//! `cargo bench -p hikyaku-sim --bench queues`. The benchmark is the hold model: a queue of a fixed
+//! number of events; pop the earliest, push one a random span later. Each queue gets the same
+//! spans, and the sum over the popped events must be equal too. It prints nanoseconds per event,
+//! the median of five alternating runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::{EventQueue, Random};
 
-/// The interface of all contestants.
+/// The interface of all compared queues.
 trait Queue {
     fn push(&mut self, time: u64, event: u64);
     fn pop(&mut self) -> (u64, u64);
@@ -29,7 +29,7 @@ impl Queue for EventQueue<u64> {
     }
 }
 
-/// The standard library's heap, with a sequence number for FIFO among equals.
+/// The standard library's heap, with a sequence number for FIFO order among equal times.
 #[derive(Default)]
 struct Heap {
     heap: BinaryHeap<Reverse<(u64, u64, u64)>>,
@@ -68,7 +68,7 @@ impl Calendar {
     fn insert(&mut self, entry: (u64, u64, u64)) {
         let day = (entry.0 / self.width) as usize & (self.days.len() - 1);
         let day = &mut self.days[day];
-        // Latest first, so that the earliest is popped from the end.
+        // Sorted latest first, so that the earliest event is popped from the end.
         let place = day.partition_point(|other| (other.0, other.1) > (entry.0, entry.1));
         day.insert(place, entry);
     }
@@ -117,7 +117,7 @@ impl Queue for Calendar {
             self.today = (self.today + 1) & (self.days.len() - 1);
             self.end_of_today += self.width;
         }
-        // No event within a year: search for the earliest of all.
+        // No event is due within a year: search all days for the earliest.
         let days = (0..self.days.len()).filter(|&day| !self.days[day].is_empty());
         let first = days.min_by_key(|&day| self.days[day].last().copied());
         let first = first.expect("the hold model never empties it");
@@ -127,12 +127,12 @@ impl Queue for Calendar {
     }
 }
 
-/// Spans by the kind of traffic, ps.
+/// A random span for a kind of traffic, ps.
 fn span(kind: usize, random: &mut Random) -> u64 {
     match kind {
-        // Anything up to 2 µs.
+        // Uniform up to 2 µs.
         0 => random.below(2_000_000),
-        // A few distances, as modelled clocks make them.
+        // A few distances, as in modelled clocks.
         1 => [1_000, 5_000, 125_000, 3_500_000][random.below(4) as usize],
         // Mostly near, some far.
         _ if random.below(10) == 0 => random.below(100_000_000),
@@ -140,7 +140,7 @@ fn span(kind: usize, random: &mut Random) -> u64 {
     }
 }
 
-/// Nanoseconds an event, and the sum over the popped events.
+/// Nanoseconds per event, and the sum over the popped events.
 fn hold(queue: &mut dyn Queue, events: u64, kind: usize) -> (f64, u64) {
     const ROUNDS: u64 = 1_000_000;
     let mut random = Random::new(1);

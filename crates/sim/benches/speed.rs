@@ -1,12 +1,12 @@
-//! How fast machines are simulated: messages, events and memory, pattern by pattern.
+//! The speed of the simulation: messages, events and memory, per pattern.
 //!
-//! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times; the
-//! median run is printed. Seconds are processor time, since machines are shared. Bytes a rank are
-//! the largest growth of the process in one of the runs. Memory that an earlier pattern has freed
-//! is reused and not counted, so name a pattern to see it alone. The last column is the ratio to
-//! the project's target for the pattern. Where SimGrid is installed (Debian: libsimgrid-dev), its
-//! SMPI runs the halo exchange on the same torus, and the ratio is printed. The first line shows
-//! how busy the machine was, and the version of SimGrid.
+//! `cargo bench -p hikyaku-sim --bench speed [-- PATTERN...]`. Each pattern runs three times, and
+//! the median run is printed. Seconds are processor time, since machines are shared. Bytes per rank
+//! are the largest growth of the process in one of the runs. Memory that an earlier pattern has
+//! freed is reused and not counted, so run a pattern alone to see its memory. The last column is
+//! the ratio to the project's target for the pattern. If SimGrid is installed (Debian:
+//! libsimgrid-dev), its SMPI runs the halo exchange on the same torus, and the ratio is printed.
+//! The first line shows how busy the machine was, and the version of SimGrid.
 
 mod peer;
 
@@ -30,7 +30,7 @@ struct Sample {
     bytes: u64,
 }
 
-/// A pattern by name.
+/// The name of a pattern and its run.
 type Pattern = (&'static str, fn() -> Sample);
 
 const PATTERNS: &[Pattern] = &[
@@ -47,7 +47,7 @@ const PATTERNS: &[Pattern] = &[
     ("allreduce-loggp-100000", || allreduce(log_gp(100_000), 100_000)),
 ];
 
-/// The project's targets for patterns: a least number of messages a second, or most seconds and
+/// The project's targets for patterns: a minimum rate of messages, or a maximum of seconds and
 /// bytes of memory.
 const TARGETS: &[(&str, Target)] = &[
     ("ring-loggp", Target::Rate(3e6)),
@@ -62,14 +62,14 @@ const TARGETS: &[(&str, Target)] = &[
 /// A target.
 #[derive(Clone, Copy)]
 enum Target {
-    /// Messages a second of processor time.
+    /// Messages per second of processor time.
     Rate(f64),
     /// Seconds and bytes of the whole run.
     Whole(f64, u64),
 }
 
 impl Target {
-    /// How far a run exceeds it: 1 meets it exactly.
+    /// The ratio by which a run exceeds the target: 1 meets it exactly.
     fn met(self, sample: &Sample, bytes: u64) -> f64 {
         match self {
             Target::Rate(rate) => sample.messages as f64 / sample.seconds / rate,
@@ -180,20 +180,20 @@ fn processor_seconds() -> f64 {
 /// The sum of these fields of the process's `stat`, counted from 0 after its name.
 fn stat_ticks(fields: &[usize]) -> u64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold blanks.
+    // The name in parentheses may contain blanks.
     let words: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |&field: &usize| words.get(field).and_then(|word| word.parse::<u64>().ok());
     fields.iter().filter_map(field).sum()
 }
 
-/// Bytes of memory that the process has now (Linux).
+/// The resident memory of the process in bytes (Linux).
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
     pages.unwrap_or(0) * 4096
 }
 
-/// Each rank sends 1 KiB to the next and receives from the one before.
+/// Each rank sends 1 KiB to the next rank and receives from the previous one.
 fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
     measure(model, ranks, move |rank| async move {
         let (me, size) = (rank.rank(), rank.size());
@@ -206,10 +206,10 @@ fn ring(model: Box<dyn NetworkModel>, ranks: u32, steps: u32) -> Sample {
     })
 }
 
-/// The simulations' seed.
+/// The seed of the simulations.
 const SEED: u64 = 1;
 
-/// Each rank sends 1 KiB to random others at random times, `mean` ns apart, and receives any
+/// Each rank sends 1 KiB to random ranks at random times, `mean` ns apart, and receives any
 /// message.
 fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) -> Sample {
     let expected = Rc::new(expected_messages(ranks, messages));
@@ -229,7 +229,8 @@ fn random(model: Box<dyn NetworkModel>, ranks: u32, messages: u32, mean: f64) ->
     })
 }
 
-/// How many messages of the random pattern each rank receives, drawn as the ranks will draw them.
+/// The number of messages that each rank receives in the random pattern, drawn as the ranks draw
+/// them.
 fn expected_messages(ranks: u32, messages: u32) -> Vec<u32> {
     let mut counts = vec![0; ranks as usize];
     for from in 0..ranks {
@@ -274,8 +275,9 @@ fn halo(model: Box<dyn NetworkModel>, sizes: [u32; 3], steps: u32) -> Sample {
     })
 }
 
-/// An allreduce of 8 bytes by recursive doubling: ranks beyond the largest power of two give theirs
-/// to a partner first and get the result last (`coll` does the same; this layer does not know it).
+/// An allreduce of 8 bytes by recursive doubling. Ranks beyond the largest power of two give their
+/// data to a partner first and get the result last. (`coll` does the same, but this layer does not
+/// know it.)
 fn allreduce(model: Box<dyn NetworkModel>, ranks: u32) -> Sample {
     let power = 1 << ranks.ilog2();
     measure(model, ranks, move |rank| async move {

@@ -1,4 +1,4 @@
-//! The errors of a simulation, each in one line that says where and what to do.
+//! The errors of a simulation. Each is one line that names the place and the remedy.
 
 use std::fmt;
 
@@ -6,37 +6,37 @@ use hikyaku_nic::time::Time;
 
 use crate::engine::{TaskId, TaskName};
 
-/// Why a run ended before its program did.
+/// The reasons why a run ended before its program did.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// No event is left, and tasks still wait: the program's fault.
+    /// No event is left, but tasks still wait. The program is at fault.
     #[error("deadlock at {at}: {}", Listing(stuck))]
     Deadlock {
-        /// When the last event was handled.
+        /// The time of the last event.
         at: Time,
         /// The tasks that wait, in the order of their start.
         stuck: Vec<Stuck>,
     },
-    /// The run was ended from outside; it can go on.
+    /// The run was stopped from outside. It can be continued.
     #[error("stopped at {at} of virtual time")]
     Stopped {
         /// The virtual time of the stop.
         at: Time,
     },
-    /// The clock has reached its end: 2^64 picoseconds.
+    /// The clock has reached its end at 2^64 picoseconds.
     #[error("virtual time ends after 213 days, at {at} something was due later; scale times down")]
     EndOfTime {
-        /// When the last event was handled.
+        /// The time of the last event.
         at: Time,
     },
-    /// A message was addressed to a rank that does not exist: the program's fault.
+    /// A message was addressed to a rank that does not exist. The program is at fault.
     #[error("rank {from} sends to rank {to}, but the job has ranks 0 to {}", size - 1)]
     NoSuchRank {
         /// The sender.
         from: u32,
-        /// The rank that it named.
+        /// The rank that was addressed.
         to: u32,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
     /// More messages are in flight or unexpected than the job's limit allows.
@@ -56,7 +56,7 @@ pub enum SimError {
     TooManyRanks {
         /// Ranks of the job.
         ranks: u32,
-        /// Ranks to a node.
+        /// Ranks per node.
         per_node: u32,
         /// Nodes needed.
         needed: u32,
@@ -72,7 +72,7 @@ pub struct Stuck {
     pub id: TaskId,
     /// Its name.
     pub name: TaskName,
-    /// What it waits for, to be read after "waits for".
+    /// The object of the wait, to be read after "waits for".
     pub waits_for: String,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Stuck {
 /// The first few tasks that wait, and the number of the others.
 struct Listing<'s>(&'s [Stuck]);
 
-/// How many tasks one line names; the error has them all.
+/// The number of tasks that one line names. The error has all of them.
 const NAMED: usize = 8;
 
 impl fmt::Display for Listing<'_> {

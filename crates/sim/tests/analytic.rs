@@ -11,16 +11,16 @@ use hikyaku_sim::network::{
 };
 use hikyaku_sim::topology::{Grid, HyperCrossbar, Switch, Topology};
 
-/// Bytes of every packet: 1 µs at 1 GB/s.
+/// The size of every packet in bytes: 1 µs at 1 GB/s.
 const BYTES: u64 = 1_000;
 const SERVICE_NS: f64 = 1_000.0;
 
-/// A switch whose latencies are negligible beside a packet's length.
+/// A switch whose latencies are negligible compared with a packet's length.
 fn timing(buffer: u64) -> Timing {
     Timing::uniform(Time::from_picoseconds(1), Rate::bytes_per_second(1e9), buffer)
 }
 
-/// Adds up the waits of packets beyond the time of a lone packet; the token is the sending time.
+/// Sums the waits of packets beyond the time of a lone packet. The token is the sending time.
 struct Waits {
     sim: Sim,
     count: Cell<u32>,
@@ -37,7 +37,7 @@ impl Listener for Waits {
     }
 }
 
-/// Mean wait, ns, of packets from many Poisson sources for one common link.
+/// The mean wait, ns, of packets from many Poisson sources for one common link.
 fn mean_wait(model: Box<dyn NetworkModel>, load: f64) -> f64 {
     const SOURCES: u32 = 255;
     const PACKETS: u32 = 1_200;
@@ -112,8 +112,8 @@ impl Listener for Saturate {
     }
 }
 
-/// Throughput of a saturated network under uniform random traffic, as a share of the capacity of
-/// the links into its nodes.
+/// The throughput of a saturated network under uniform random traffic, as a share of the capacity
+/// of the links into its nodes.
 fn saturation(model: Box<dyn NetworkModel>) -> f64 {
     let simulation = Simulation::new(11);
     let ports = model.nodes();
@@ -140,15 +140,15 @@ fn saturation(model: Box<dyn NetworkModel>) -> f64 {
 
 #[test]
 fn a_large_input_queued_crossbar_saturates_at_0_586() {
-    // Room for several packets at each input, so that an output's next customer is always there.
+    // Each input has room for several packets, so that an output always has its next packet.
     let crossbar = |ports| {
         let shape: Rc<dyn Topology> = Rc::new(Switch::new(ports));
         saturation(Box::new(CutThrough::new(shape, &timing(4 * BYTES))))
     };
     let (limit, found) = (2.0 - 2f64.sqrt(), crossbar(256));
     assert!((found / limit - 1.0).abs() < 0.02, "{found}, not {limit}");
-    // A crossbar of two ports: 3/4 where packets come in slots (Karol, Hluchyj, Morgan 1987), and
-    // there is always more than the limit.
+    // A crossbar of two ports: 3/4 if packets are sent in slots (Karol, Hluchyj, Morgan 1987), and
+    // always more than the limit for many ports.
     let small = crossbar(2);
     assert!((0.70..0.80).contains(&small), "{small}");
 }

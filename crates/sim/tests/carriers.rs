@@ -1,5 +1,5 @@
-//! Every shipped machine carries a job's messages by its own interface's steps: the time of a lone
-//! message is the sum of its steps, added here by hand, and all programs run on all machines.
+//! Every shipped machine carries a job's messages by the steps of its own interface. The time of a
+//! lone message is the sum of its steps, added here by hand. All programs run on all machines.
 
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::Simulation;
@@ -23,7 +23,7 @@ fn machine(name: &str) -> Machine {
     Machine::parse(name, text).expect("a shipped file is right")
 }
 
-/// The time at which the receiver has a lone message of rank 0 to rank 1, in ps from its sending.
+/// The time at which the receiver has a lone message from rank 0 to rank 1, in ps from its sending.
 fn one_way(name: &str, bytes: u64) -> u64 {
     let simulation = Simulation::new(1);
     let carrier = machine(name).install(&simulation).carrier;
@@ -118,7 +118,7 @@ fn fg_15_ethernet_takes_its_frames_twice_and_both_processors() {
 #[test]
 fn every_machine_runs_every_program() {
     for (name, _) in MACHINES {
-        // The DIMMnet machines have only two nodes; enlarged they have more.
+        // The DIMMnet machines have only two nodes; the test enlarges them.
         let machine = machine(name).with_nodes(12).expect("every shape grows to twelve nodes");
         let ends = [Payload::Carried, Payload::LengthsOnly].map(|payload| {
             let simulation = Simulation::new(9);

@@ -1,5 +1,5 @@
-//! Programs of tasks on Cenju-4 by its own interface: the seven protocols of paper 003's Table 1
-//! with their bytes, and what is around them. Numbers are those of the checklist.
+//! Programs of tasks on Cenju-4 over its own interface: the seven protocols of paper 003's Table 1
+//! with their bytes, and the mechanisms around them. The numbers are those of the checklist.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,15 +29,15 @@ fn costs() -> Costs {
     *costs
 }
 
-/// A machine whose first nodes run a task each, of context 7, with 512 KB and some mapped; logical
-/// number and node are the same. Registers, buffers and queues are ready.
+/// A machine whose first nodes run a task each, of context 7, with 512 KB and some mapped pages.
+/// Logical number and node are the same. Registers, buffers and queues are ready.
 struct Job {
     simulation: Simulation,
     system: CenjuSystem,
     tasks: Vec<ContextTask>,
 }
 
-/// Where things are in a task's segment 1, whose segment 0 is its data.
+/// Addresses in a task's segment 1. Segment 0 is the task's data.
 const MESSAGES: u64 = segment(1);
 const LOG: u64 = segment(1) + 2 * PAGE;
 const NOTES: u64 = segment(1) + 3 * PAGE;
@@ -90,7 +90,7 @@ impl Job {
         self.simulation.run().unwrap();
     }
 
-    /// Runs a program on node 0 and gives its time.
+    /// Runs a program on node 0 and returns its time.
     fn time<F: Future<Output = ()> + 'static>(
         &self,
         program: impl FnOnce(ContextTask) -> F,
@@ -101,7 +101,7 @@ impl Job {
     }
 }
 
-/// Bytes of which no two stretches are alike.
+/// Bytes of which no two ranges are alike.
 fn pattern(bytes: u64, seed: u8) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(31) ^ ((at >> 8) * 7)) as u8 ^ seed).collect()
 }
@@ -119,13 +119,13 @@ fn cj_03_a_program_uses_all_protocols_of_table_1() {
     job.tasks[1].write(WORDS, &40_u64.to_le_bytes()).unwrap();
     job.tasks[1].write(8 * PAGE, &pattern(5000, 9)).unwrap();
     job.on(0, async |task| {
-        // Remote DMA; with address register 2; message 0 and 1; atomic add.
+        // Remote DMA; the same with address register 2; message 0 and 1; atomic add.
         task.send(&write(3000, 0, WriteDestination::Address(32 * PAGE))).await;
         task.send(&write(3000, 0, WriteDestination::Register(2))).await;
         task.send(&write(100, 8, WriteDestination::Message(0))).await;
         task.send(&write(600, 16, WriteDestination::Message(1))).await;
         task.ask(1, ParcelOperation::Add { value: 2, destination: WORDS }).await;
-        // Remote read, swap, compare and swap: nobody runs on node 1.
+        // Remote read, swap, compare and swap. No program runs on node 1.
         let (source, destination, bytes) = (8 * PAGE, 16 * PAGE, 5000);
         task.ask(1, ParcelOperation::Read { source, destination, bytes, rrid: 5 }).await;
         task.wait_word(NOTES + 5 * NOTIFICATION_BYTES, ANSWERED).await;
@@ -222,7 +222,7 @@ fn cj_05_256_contexts_of_a_node_do_not_leak_into_each_other() {
             task.node_table(&[Processor { node: 1, cid }], 0).unwrap();
         }
         pair[0].write(0, &[cid; 64]).unwrap();
-        // All use the same logical address; some have no page there.
+        // All contexts use the same logical address. Some have no page there.
         if cid % 5 == 0 {
             pair[1].map(0, 0, &[]).unwrap();
         }
@@ -255,7 +255,7 @@ fn cj_05_256_contexts_of_a_node_do_not_leak_into_each_other() {
 #[test]
 fn cj_06_an_address_outside_of_the_pages_is_a_fault_at_its_end() {
     let job = Job::new(32, 2);
-    // Segment 2 has pages 5 to 7, of which 6 is missing.
+    // Segment 2 has pages 5 to 7, except page 6.
     let first = job.system.allocate(1, 3);
     job.tasks[1].map(2, 5, &[Some(first), None, Some(first + 2)]).unwrap();
     let base = segment_base(2);
@@ -265,7 +265,7 @@ fn cj_06_an_address_outside_of_the_pages_is_a_fault_at_its_end() {
         for page in [4, 5, 6, 7, 8] {
             task.send(&write(256, 0, WriteDestination::Address(base + page * PAGE))).await;
         }
-        // The Sender's side: segment 3 is not there. Half of the data below is.
+        // On the Sender's side: segment 3 does not exist. Half of the data below is mapped.
         task.send(&write(8, segment_base(3), WriteDestination::Address(0))).await;
         task.send(&write(2 * PAGE, 139 * PAGE, WriteDestination::Address(0))).await;
         for address in [segment_base(3), 140 * PAGE] {
@@ -309,7 +309,7 @@ fn cj_08_pointers_tell_of_messages_and_the_log_of_each_packet() {
     }
     job.on(0, async move |task| {
         task.wait_until(|task| task.entry().messages[0] == 1200).await;
-        // Packets of the two are mixed in one buffer; the log says whose each is.
+        // One buffer holds packets of both messages. The log says to which each belongs.
         let mut found = [Vec::new(), Vec::new()];
         let mut lasts = 0;
         for number in 0..task.entry().log / 16 {
@@ -336,7 +336,7 @@ fn cj_09_a_quarter_is_reported_before_a_buffer_runs_over() {
         }
     });
     job.on(1, async |task| {
-        // The program does something else; its handler empties a quarter at each interrupt.
+        // The program does something else. Its handler empties a quarter at each interrupt.
         let mut found = Vec::new();
         while found.len() < 16 * PAGE as usize {
             if let Interrupt::Quarter { buffer: ReceiveBuffer::Message(0), .. } =
@@ -369,7 +369,7 @@ fn cj_10_the_sender_is_told_when_its_data_may_change() {
 #[test]
 fn cj_11_a_request_that_cannot_be_answered_says_so() {
     let job = Job::new(32, 3);
-    // Node 5 has no task at all, and segment 3 is nowhere.
+    // Node 5 has no task, and segment 3 does not exist.
     let lost = Processor { node: 5, cid: 7 };
     let table = [job.tasks[0].processor(), job.tasks[1].processor(), lost];
     job.tasks[0].node_table(&table, 0).unwrap();
@@ -385,8 +385,8 @@ fn cj_11_a_request_that_cannot_be_answered_says_so() {
     assert_eq!(job.system.unanswered(0), 0);
 }
 
-/// Node 0 is read by all others at once, each with many requests. Gives the most answers that have
-/// waited, and the time.
+/// All other nodes read from node 0 at once, each with many requests. Returns the maximum number of
+/// waiting answers, and the time.
 fn everyone_reads_from_one(answer_queue_bytes: u64) -> (usize, f64) {
     let mut costs = costs();
     costs.interface.answer_queue_bytes = answer_queue_bytes;
@@ -465,7 +465,7 @@ fn cj_14_a_multicast_stays_within_a_group_of_64_nodes() {
     assert_eq!(task.register_multicast(&[128]), Err(TaskError::BadMembers));
     assert_eq!(task.register_multicast(&all[..64]), Ok(0));
     assert_eq!(task.register_multicast(&all[64..]), Ok(1));
-    // A barrier of more than 64 nodes: an atomic add by two multicasts each.
+    // A barrier of more than 64 nodes: each node makes an atomic add by two multicasts.
     assert!(matches!(task.register_sync(&all, 0), Err(TaskError::Barrier(_))));
     let entered = Rc::new(Cell::new(0));
     for node in 0..128 {
@@ -500,7 +500,7 @@ fn cj_15_barriers_of_several_ids_go_on_at_once() {
         job.on(node, async move |task| {
             let offset = task.register_sync(&members, sid).unwrap();
             for round in 1..=3 {
-                // The second half is never held back by the first.
+                // The first half never delays the second.
                 let work = if half == 0 { 50_000 + u64::from(node) } else { 10 };
                 sim.delay(Time::from_nanoseconds(work)).await;
                 rounds.borrow_mut()[node as usize] = round;
@@ -515,13 +515,13 @@ fn cj_15_barriers_of_several_ids_go_on_at_once() {
         });
     }
     job.run();
-    // Another set cannot have an id that is in use.
+    // Another set cannot use an id that is in use.
     let error = job.tasks[0].register_sync(&[0, 1], 0).unwrap_err();
     assert!(matches!(error, TaskError::Barrier(_)), "{error}");
 }
 
-/// Words of two pages that follow each other for the task, and of a page that follows the first
-/// physically and is another task's.
+/// Words on two pages that are adjacent for the task, and on a page that follows the first one
+/// physically and belongs to another task.
 fn words_across_pages() -> (Job, Vec<u8>) {
     let job = Job::new(32, 2);
     let first = job.system.allocate(0, 4);
@@ -569,7 +569,7 @@ fn cj_17_both_remedies_give_the_right_word_and_hardware_is_faster() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Cases A to D of any length, between pages that lie anywhere.
+    /// Cases A to D of any length, between arbitrary pages.
     #[test]
     fn cj_02_cj_17_words_arrive_byte_exact_from_and_to_any_word(
         source in 0_u64..2600, destination in 0_u64..2600, words in 1_u64..2500,
@@ -595,14 +595,15 @@ proptest! {
         prop_assert!(found == expected);
     }
 
-    /// Any words as a header do nothing outside of the tasks' pages, and the Sender goes on.
+    /// Arbitrary words as a header change nothing outside of the task's pages, and the Sender
+    /// continues.
     #[test]
     fn any_header_is_served_or_refused(words in any::<[u8; 32]>(), first in 0_u8..11) {
         let job = Job::new(4, 2);
         let witness = job.system.create_task(Processor { node: 1, cid: 1 }, QUEUE).unwrap();
         witness.map_new(0, 1).unwrap();
         witness.write(0, &[0x55; 4096]).unwrap();
-        // Protocol and type are often valid; all else is not.
+        // Protocol and type are often valid; the rest is not.
         let mut header = words;
         header[0] = first | words[0] & 0x70;
         header[5] &= 3;
@@ -618,8 +619,8 @@ proptest! {
     }
 }
 
-/// Three tasks share the two register sets of a node's Sender. The operating system gives a set on
-/// when a queue is empty; meanwhile tasks compute. Gives the data that arrived.
+/// Three tasks share the two register sets of a node's Sender. The operating system passes a set on
+/// when a queue is empty; meanwhile tasks compute. Returns the data that arrived.
 #[test]
 fn cj_23_the_event_of_an_empty_queue_passes_the_sender_on() {
     let simulation = Simulation::new(1);
@@ -644,7 +645,7 @@ fn cj_23_the_event_of_an_empty_queue_passes_the_sender_on() {
                 40_000,
             ))
             .await;
-            // Whether or not its queue is loaded, the task goes on.
+            // The task continues, whether or not its queue is loaded.
             sim.delay(Time::from_nanoseconds(1_000)).await;
             computed.set(computed.get() + 1);
         });

@@ -105,7 +105,8 @@ fn tags_and_sources_select() {
 
 #[test]
 fn requests_may_be_dropped() {
-    // A withdrawn receive leaves its message to the next; a send whose request is dropped arrives.
+    // A withdrawn receive leaves its message to the next one. A send whose request is dropped
+    // arrives.
     for model in [
         log_gp(2),
         Box::new(Wormhole::new(
@@ -220,7 +221,7 @@ fn a_flood_ends_at_the_limit() {
 
 #[test]
 fn a_sender_stays_near_its_receiver() {
-    // A million messages of 1 µs each, received as they come: few are ever in flight.
+    // A million messages of 1 µs each are received as they arrive: few are ever in flight.
     let simulation = Simulation::new(3);
     let network = Network::new(&simulation, log_gp(2));
     let interface = PlainInterface::new(&simulation, network, PacketFormat::WHOLE);
@@ -285,7 +286,8 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Ends and messages of ranks that wait for several receives, together or one after the other.
+/// The end times and messages of ranks that wait for several receives, together or one after the
+/// other.
 fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<ReceivedMessage>>) {
     let host = HostCosts { send: ns(30), receive: ns(70) };
     let config = JobConfig { host, ranks_per_node: 2, ..JobConfig::new(8) };
@@ -300,7 +302,7 @@ fn several(together: bool, seed: u64) -> (Vec<Time>, Vec<Vec<ReceivedMessage>>) 
             rank.compute(ns(random.below(3_000)));
             let others: Vec<u32> = (0..8).filter(|&other| other != rank.rank()).collect();
             let post = |&from: &u32| rank.irecv(Some(from), Some(step));
-            // Some messages arrive before their receive, others come in any order.
+            // Some messages arrive before their receive. The others arrive in any order.
             let mut requests: Vec<_> = others[..4].iter().map(post).collect();
             for &to in &others {
                 rank.compute(ns(random.below(400)));
@@ -358,7 +360,7 @@ fn an_unwanted_message_is_dropped() {
 
 #[test]
 fn a_hundred_thousand_ranks_run_in_one_job() {
-    // Each rank sends to the next, and up a tree to the root's count: a ring, and a binary tree.
+    // Each rank sends to the next, in a ring, and up a binary tree to count at the root.
     const RANKS: u32 = 100_000;
     let config = JobConfig { payload: Payload::LengthsOnly, ..JobConfig::new(RANKS) };
     let report = run_on(log_gp(RANKS), config, |rank| async move {

@@ -1,5 +1,5 @@
-//! The tests of the crate's public face, in one program: a link less for each file. `memory.rs`
-//! is a program of its own, because it has an allocator that counts.
+//! The tests of the crate's public interface, in one program, to link only once. `memory.rs` is a
+//! program of its own, because it has a counting allocator.
 
 mod analytic;
 mod carriers;

@@ -1,4 +1,4 @@
-//! The memory of a rank, by counting allocations.
+//! The memory of a rank, measured by counting allocations.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::rc::Rc;
@@ -11,13 +11,13 @@ use hikyaku_sim::job::{Job, JobConfig, PacketFormat, PlainInterface};
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, NetworkModel, Rate, Timing, Wormhole};
 use hikyaku_sim::topology::Grid;
 
-/// The system's allocator, counting.
+/// The system's allocator with a counter.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on to the system's allocator with the caller's arguments; counting
-// changes nothing of what it returns.
+// SAFETY: every call is passed on to the system's allocator with the caller's arguments, and its
+// result is returned unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes a rank of a job whose ranks all wait for a message that never comes.
+/// Bytes per rank of a job whose ranks all wait for a message that never arrives.
 fn bytes_per_idle_rank(ranks: u32, model: impl FnOnce() -> Box<dyn NetworkModel>) -> usize {
     let before = ALLOCATED.load(Ordering::Relaxed);
     let simulation = Simulation::new(0);
@@ -46,7 +46,7 @@ fn bytes_per_idle_rank(ranks: u32, model: impl FnOnce() -> Box<dyn NetworkModel>
         rank.recv(None, None).await;
     });
     let after = ALLOCATED.load(Ordering::Relaxed);
-    // The error lists every waiting rank; that is no memory of a rank.
+    // The error lists every waiting rank. That list is not part of a rank's memory.
     let Err(SimError::Deadlock { stuck, .. }) = ended else { panic!("{ended:?}") };
     assert_eq!(stuck.len(), ranks as usize);
     let list = stuck.capacity() * size_of_val(&stuck[0])
@@ -60,7 +60,7 @@ fn an_idle_rank_takes_at_most_two_kibibytes() {
     let rate = Rate::bytes_per_second(1e9);
     let log_gp = LogGpParameters { latency: Time::ZERO, gap: Time::ZERO, rate };
     let ideal = bytes_per_idle_rank(RANKS, || Box::new(LogGp::new(RANKS, log_gp)));
-    // With a network of its own: the channels and links of a 3-D torus count, too.
+    // With a separate network: the channels and links of a 3-D torus count, too.
     let timing = Timing::uniform(Time::ZERO, rate, 16);
     let torus = Rc::new(Grid::torus(&[50, 50, 40]));
     let torus = bytes_per_idle_rank(RANKS, || Box::new(Wormhole::new(torus, &timing)));

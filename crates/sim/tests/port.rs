@@ -20,7 +20,7 @@ use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::{LogGp, LogGpParameters, Network, Rate};
 use hikyaku_sim::port::{Config, Ended, MachineConductor, Ranks};
 
-/// A turn of a rank: deeds at times after its beginning, and its request at the end.
+/// A turn of a rank: its deeds with their times after the turn's begin, and its request at the end.
 struct ScriptTurn {
     deeds: Vec<(u64, Deed)>,
     after: u64,
@@ -31,7 +31,7 @@ fn turn(after: u64, request: ConductorRequest) -> ScriptTurn {
     ScriptTurn { deeds: Vec::new(), after, request }
 }
 
-/// Every turn, with its time and answer.
+/// Every turn with its time and answer.
 type TurnLog = Rc<RefCell<Vec<(Rank, u64, ConductorAnswer)>>>;
 
 struct Script {
@@ -72,7 +72,7 @@ impl Ranks for Script {
     ) -> Option<(Time, ConductorRequest)> {
         self.seen.borrow_mut().push((rank, now.nanoseconds(), answer));
         let next = self.turns.borrow_mut()[rank as usize].pop_front();
-        // At the end of its script it polls, and waits on.
+        // At the end of its script a rank polls, and continues to wait.
         let ScriptTurn { deeds, after, request } =
             next.unwrap_or(turn(0, ConductorRequest::Park(None)));
         let at = |(after, deed): (u64, Deed)| (now + ns(after), deed);
@@ -112,7 +112,8 @@ impl Ranks for Script {
 /// Every turn: the rank, its time and its answer.
 type Turns = Vec<(Rank, u64, ConductorAnswer)>;
 
-/// Conducts the scripts on a network of 1 µs and 1 GB/s; returns its end, and the turns.
+/// Conducts the scripts on a network of 1 µs and 1 GB/s. Returns the result, the turns and the
+/// records.
 fn conduct(scripts: Vec<Vec<ScriptTurn>>) -> (Result<(), Ended>, Turns, Records) {
     let ranks = scripts.len() as u32;
     let (ended, seen, records, _) = conduct_on(scripts, plain(ranks));
@@ -129,10 +130,10 @@ fn plain(ranks: u32) -> impl FnOnce(&Simulation) -> Rc<dyn Carrier> {
     }
 }
 
-/// What was recorded, and when.
+/// The kind of each record, and its time.
 type Records = Vec<(RecordKind, u64)>;
 
-/// Conducts the scripts over a carrier; also returns how many messages rank 0 has sent.
+/// Conducts the scripts over a carrier. Also returns the number of messages that rank 0 has sent.
 fn conduct_on(
     scripts: Vec<Vec<ScriptTurn>>,
     carrier: impl FnOnce(&Simulation) -> Rc<dyn Carrier>,
@@ -141,7 +142,7 @@ fn conduct_on(
     conduct_over(ports, scripts, carrier)
 }
 
-/// The same with ports of the caller.
+/// The same with the caller's ports.
 fn conduct_over(
     ports: Vec<LoopbackPort>,
     scripts: Vec<Vec<ScriptTurn>>,
@@ -206,7 +207,7 @@ fn cj_14_copies_leave_with_the_first_and_the_switches_make_them() {
     };
     let ((one, copies), (four, sends)) = (last_of(true), last_of(false));
     assert_eq!((one, four), (1, 4));
-    // Three at once, and one more to a node that has its copy.
+    // Three copies at once, and one more to a node that already has a copy.
     assert_eq!(copies[0], copies[2]);
     assert!(copies[3] > copies[2] && 3 * copies[3] < 2 * sends[3], "{copies:?}, {sends:?} ns");
 }
@@ -226,7 +227,7 @@ fn fg_15_a_datagram_to_several_leaves_once_where_the_network_copies() {
         ended.unwrap();
         let arrived = records.iter().filter(|(kind, _)| *kind == RecordKind::Arrive);
         let arrived: Vec<u64> = arrived.map(|(_, at)| *at).collect();
-        // Each wakes its rank.
+        // Each datagram wakes its rank.
         let woken: Vec<u64> = seen.iter().filter(|seen| seen.1 > 0).map(|seen| seen.1).collect();
         assert_eq!(woken, arrived);
         (messages, arrived)
@@ -236,7 +237,7 @@ fn fg_15_a_datagram_to_several_leaves_once_where_the_network_copies() {
     let datagram = |to: &[Rank]| Deed::Datagram { to: to.to_vec(), payload: vec![7; 1000] };
     // 1058 B take 84,640 ns to the switch, 5,000 in it and 84,640 to each rank.
     let (wire, first) = (84_640, 100 + 2 * 84_640 + 5_000);
-    // Nobody gets it twice, and who is not there or sent it gets it not at all.
+    // No rank gets it twice. A rank that does not exist, and the sender, do not get it.
     assert_eq!(run(vec![datagram(&[3, 1, 2, 0, 9])], ethernet), (1, vec![first; 3]));
     let each = || [3, 1, 2].map(|to| datagram(&[to])).to_vec();
     assert_eq!(run(each(), ethernet), (3, vec![first, first + wire, first + 2 * wire]));
@@ -258,7 +259,7 @@ fn deeds_and_turns_keep_their_own_times() {
     let (ended, seen, records) = conduct(vec![vec![first], second]);
     assert_eq!(ended, Ok(()));
     assert_eq!(seen, [(0, 0, GO_ON), (1, 0, GO_ON), (1, 300, GO_ON)]);
-    // The latency, and 500 bytes after the first.
+    // The latency, and 500 bytes after the first byte.
     assert!(records.contains(&(RecordKind::Send, 100)), "{records:?}");
     assert!(records.contains(&(RecordKind::Arrive, 1600)), "{records:?}");
 }
@@ -288,7 +289,7 @@ fn cp_06_puts_of_a_chain_land_when_they_arrive_and_are_answered_once() {
     let deeds = vec![(0, put(1001, false)), (10, put(1, true))];
     let first = vec![
         ScriptTurn { deeds, after: 10, request: answers(1) },
-        // The answer is there before it waits.
+        // The answer has arrived before the rank waits.
         ScriptTurn { deeds: vec![(0, put(1, true))], after: 0, request: ConductorRequest::CatchUp },
         turn(5000, answers(1)),
         turn(0, ConductorRequest::Leave),
@@ -298,7 +299,7 @@ fn cp_06_puts_of_a_chain_land_when_they_arrive_and_are_answered_once() {
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
     let arrivals = records.iter().filter(|(kind, _)| *kind == RecordKind::Arrive);
     let arrivals: Vec<u64> = arrivals.map(|(_, at)| *at).collect();
-    // One message of the chain behind the other, and the answer of 16 bytes.
+    // The messages of the chain arrive one behind the other, then the answer of 16 bytes.
     let [first, second, answer, ..] = arrivals[..] else { panic!("{arrivals:?}") };
     assert_eq!((first, answer), (2000, second + 1015));
     assert!((2000..2100).contains(&second), "{second}");
@@ -312,7 +313,7 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
         let to = RemoteAddress { rank, space: Space::Region, offset };
         Deed::Put(ChainedPut { to, word: None, is_last, payload: vec![7; 8] })
     };
-    // No memory is there.
+    // There is no memory at this offset.
     let nowhere = u64::MAX / 2;
     let chain = |deeds: Vec<Deed>| {
         let deeds = deeds.into_iter().map(|deed| (0, deed)).collect();
@@ -326,7 +327,7 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
             put(2, nowhere, true),
             put(1, 8, true),
         ]),
-        // The next chain has its own.
+        // The next chain has its own answers.
         chain(vec![put(1, 0, true), put(2, nowhere, true)]),
         chain(vec![put(1, 0, true), put(2, 0, true)]),
         turn(0, ConductorRequest::Leave),
@@ -339,7 +340,7 @@ fn cp_06_the_answers_to_a_chain_name_the_first_put_that_was_refused() {
     let answers: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.2).collect();
     let refused = ConductorAnswer::Refused;
     assert_eq!(answers, [GO_ON, refused(2), refused(1), GO_ON]);
-    // Nothing was written behind what was refused.
+    // Nothing was written behind the refused put.
     let mut written = [0; 16];
     let from = RemoteAddress { rank: 1, space: Space::Region, offset: 0 };
     beside.get(from, &mut written).unwrap();
@@ -391,7 +392,7 @@ fn a_command_of_more_than_a_ranks_memory_takes_no_time() {
     let (ended, seen, _) = conduct(vec![first, vec![turn(0, ConductorRequest::Leave)]]);
     assert_eq!(ended, Ok(()));
     let own: Vec<u64> = seen.iter().filter(|(rank, ..)| *rank == 0).map(|seen| seen.1).collect();
-    // The latency, and the bytes after the first.
+    // The latency, and the bytes after the first byte.
     assert_eq!(own, [0, 5, 10, 10 + 1000 + most - 1]);
 }
 
@@ -408,8 +409,8 @@ fn deadlines_come_and_early_wakes_are_kept() {
     let (ended, seen, _) = conduct(vec![vec![first], second]);
     assert_eq!(ended, Ok(()));
     let own: Vec<_> = seen.iter().filter(|(rank, ..)| *rank == 1).collect();
-    // Woken while it caught up, so that it does not wait. Had it waited, it would have been asked
-    // to poll when no event was left.
+    // The rank was woken while it caught up, so it does not wait. Had it waited, it would have been
+    // asked to poll when no event was left.
     assert_eq!(own, [&(1, 0, GO_ON), &(1, 50, GO_ON), &(1, 50, GO_ON), &(1, 900, GO_ON)]);
 }
 
@@ -431,8 +432,8 @@ fn ranks_that_only_poll_wait_for_ever() {
 
 #[test]
 fn a_parked_rank_polls_now_and_then_although_others_never_stop() {
-    // Rank 0 sends to rank 1 again and again, which is progress: nothing but a turn of its own
-    // tells rank 2 that it need not wait.
+    // Rank 0 sends to rank 1 repeatedly, which is progress. So only a turn of its own tells rank 2
+    // that it need not wait.
     let sends = |_| ScriptTurn {
         deeds: vec![(0, send(1, 8))],
         after: 20,

@@ -1,6 +1,6 @@
 //! The guarantees of every network, for any machine, program and seed: every message arrives once
-//! and whole, none arrives too early, none overtakes, no deadlock occurs, and two equal runs are
-//! the same run.
+//! and whole, none arrives too early, none overtakes, no deadlock occurs, and two equal runs give
+//! the same result.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use hikyaku_sim::topology::{
 };
 use proptest::prelude::*;
 
-/// A machine, drawn at random.
+/// A random machine.
 #[derive(Debug, Clone)]
 struct RandomMachine {
     shape: u8,
@@ -76,18 +76,18 @@ fn machines() -> impl Strategy<Value = RandomMachine> {
     )
 }
 
-/// A message of the program: sender, receiver (both modulo the ranks), tag, bytes, computing
-/// before.
+/// A message of the program: sender, receiver (both modulo the number of ranks), tag, bytes, and
+/// the time of computing before it.
 type ProgramMessage = (u32, u32, i32, usize, u64);
 
 fn programs() -> impl Strategy<Value = Vec<ProgramMessage>> {
     prop::collection::vec((0u32..64, 0u32..64, 0i32..3, 0usize..400, 0u64..200), 1..60)
 }
 
-/// A received message: source, tag, its number, when it was sent and received.
+/// A received message: source, tag, number, and the times when it was sent and received.
 type Receipt = (u32, i32, u32, Time, Time);
 
-/// The bytes of a message: its number, when it was sent, and filling.
+/// The bytes of a message: its number, its sending time, and filler.
 fn contents(number: u32, sent: Time, bytes: usize) -> Vec<u8> {
     let mut data = number.to_le_bytes().to_vec();
     data.extend(sent.picoseconds().to_le_bytes());
@@ -95,7 +95,7 @@ fn contents(number: u32, sent: Time, bytes: usize) -> Vec<u8> {
     data
 }
 
-/// Sends this rank's messages, then receives those for it, each in one of three ways.
+/// Sends this rank's messages, then receives its own, each receive in one of three ways.
 async fn run_rank(rank: Rank, program: Rc<Vec<ProgramMessage>>, ways: u64) -> Vec<Receipt> {
     let (me, size) = (rank.rank(), rank.size());
     for (number, &(from, to, tag, bytes, compute_ns)) in (0u32..).zip(program.iter()) {
@@ -108,8 +108,8 @@ async fn run_rank(rank: Rank, program: Rc<Vec<ProgramMessage>>, ways: u64) -> Ve
     }
     let mut seen = Vec::new();
     for &(from, _, tag, _, _) in program.iter().filter(|step| step.1 % size == me) {
-        // One way for all receives of a rank: mixed, a wildcard could take a message that another
-        // receive waits for.
+        // All receives of a rank use the same way. If they were mixed, a wildcard could take a
+        // message that another receive waits for.
         let (source, tag) = match (ways >> (me % 32)) & 3 {
             0 => (None, None),
             1 => (Some(from % size), Some(tag)),
@@ -127,7 +127,7 @@ async fn run_rank(rank: Rank, program: Rc<Vec<ProgramMessage>>, ways: u64) -> Ve
     seen
 }
 
-/// Runs a program; returns what each rank received and the digest of the trace.
+/// Runs a program. Returns the messages that each rank received, and the digest of the trace.
 fn run(machine: &RandomMachine, program: &[ProgramMessage], ways: u64) -> (Vec<Vec<Receipt>>, u64) {
     let simulation = Simulation::new(ways);
     simulation.trace().digest_on();
@@ -154,7 +154,7 @@ fn run(machine: &RandomMachine, program: &[ProgramMessage], ways: u64) -> (Vec<V
     (report.results, digest)
 }
 
-/// Every message arrived once, whole, in order, and not too early.
+/// Checks that every message arrived once, whole, in order, and not too early.
 fn check(machine: &RandomMachine, program: &[ProgramMessage], ranks: &[Vec<Receipt>]) {
     let (size, per_node) = (ranks.len() as u32, machine.ranks_per_node);
     let mut numbers: Vec<u32> = Vec::new();

@@ -1,4 +1,4 @@
-//! Latency of a lone message by hand, for each topology and each network model.
+//! The latency of a lone message, computed by hand, for each topology and network model.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use hikyaku_sim::topology::{
     Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Node, Switch, Topology,
 };
 
-/// Records departures and deliveries with their times, ns.
+/// Records departures and deliveries with their times in ns.
 #[derive(Debug, Default)]
 struct Log {
     departed: RefCell<Vec<u64>>,
@@ -57,7 +57,7 @@ fn ns(nanoseconds: u64) -> Time {
     Time::from_nanoseconds(nanoseconds)
 }
 
-/// 10 ns a link, 1 GB/s, buffers of 16 bytes.
+/// 10 ns per link, 1 GB/s, buffers of 16 bytes.
 fn plain() -> Timing {
     Timing::uniform(ns(10), Rate::bytes_per_second(1e9), 16)
 }
@@ -68,7 +68,7 @@ fn models(shape: impl Topology + Clone + 'static, timing: &Timing) -> [Box<dyn N
     [Box::new(Wormhole::new(Rc::clone(&shape), timing)), Box::new(CutThrough::new(shape, timing))]
 }
 
-/// Latency of one packet of 100 bytes from one node to another, in both models.
+/// The latency of one packet of 100 bytes from one node to another, in both models.
 fn latency(shape: impl Topology + Clone + 'static, from: Node, to: Node) -> [u64; 2] {
     models(shape, &plain()).map(|model| send(model, &[(from, to, 100)]).delivered.borrow()[0].1)
 }
@@ -114,34 +114,34 @@ fn log_gp_by_hand() {
     let model = |gap| Box::new(LogGp::new(4, parameters(gap)));
     // L + (k - 1) G.
     assert_eq!(*send(model(0), &[(0, 1, 101)]).delivered.borrow(), [(1, 600)]);
-    // Two to one: the second waits for the first's bytes, or for the gap.
+    // Two to one: the second packet waits for the bytes of the first, or for the gap.
     let fan_in = send(model(0), &[(0, 3, 101), (1, 3, 101)]);
     assert_eq!(*fan_in.delivered.borrow(), [(3, 600), (3, 700)]);
     let fan_in = send(model(250), &[(0, 3, 101), (1, 3, 101)]);
     assert_eq!(*fan_in.delivered.borrow(), [(3, 600), (3, 850)]);
-    // One to two: the second leaves when the first has left.
+    // One to two: the second packet leaves when the first has left.
     let fan_out = send(model(0), &[(0, 1, 101), (0, 2, 101)]);
     assert_eq!(*fan_out.delivered.borrow(), [(1, 600), (2, 700)]);
 }
 
 #[test]
 fn a_blocked_worm_holds_its_channels() {
-    // 0 -> 2 holds the path into node 2 while 1 -> 2 waits for it, and 1 -> 3 waits behind that one
+    // 0 -> 2 holds the path into node 2, and 1 -> 2 waits for it. 1 -> 3 waits behind 1 -> 2,
     // although node 3 is idle: a worm of 100 bytes does not fit into a buffer of 16.
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(4));
     let log =
         send(Box::new(Wormhole::new(shape, &plain())), &[(0, 2, 100), (1, 2, 100), (1, 3, 100)]);
-    // The first: 10 + 10 + 100. The second gets the last channel when the tail of the first has
-    // crossed it, 10 + 100. Its tail has left the sender when the bytes that do not fit into the
-    // buffer have crossed: 110 + 100 - 16 = 194; then the third travels: + 10 + 10 + 100.
+    // The first packet: 10 + 10 + 100. The second gets the last channel when the tail of the first
+    // has crossed it: 10 + 100. Its tail has left the sender when the bytes that do not fit into
+    // the buffer have crossed: 110 + 100 - 16 = 194. Then the third travels: + 10 + 10 + 100.
     assert_eq!(*log.delivered.borrow(), [(2, 120), (2, 220), (3, 314)]);
     assert_eq!(*log.departed.borrow(), [100, 194, 294]);
 }
 
 #[test]
 fn a_worm_within_buffers_releases_its_first_channels() {
-    // The same with 10 bytes for the two: the second stands whole in the switch's buffer, but the
-    // buffer is its own until its head has left it.
+    // The same with 10 bytes for the last two packets. The second fits into the switch's buffer
+    // completely, but it owns the buffer until its head has left.
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(4));
     let log =
         send(Box::new(Wormhole::new(shape, &plain())), &[(0, 2, 100), (1, 2, 10), (1, 3, 10)]);
@@ -151,14 +151,14 @@ fn a_worm_within_buffers_releases_its_first_channels() {
 
 #[test]
 fn cut_through_packets_wait_in_one_buffer() {
-    // Buffers of 200 bytes: the second of node 1 stands behind the first in the switch's input
-    // buffer; the injection link is free long before.
+    // With buffers of 200 bytes, node 1's second packet waits behind its first in the switch's
+    // input buffer. The injection link is free long before.
     let timing = Timing::uniform(ns(10), Rate::bytes_per_second(1e9), 200);
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(4));
     let packets = [(0, 2, 100), (1, 2, 100), (1, 3, 100)];
     let log = send(Box::new(CutThrough::new(shape, &timing)), &packets);
     assert_eq!(*log.departed.borrow(), [100, 100, 200]);
-    // The third goes when the second's tail has left the buffer at 210.
+    // The third packet starts when the tail of the second has left the buffer at 210.
     assert_eq!(*log.delivered.borrow(), [(2, 120), (2, 220), (3, 320)]);
 }
 
@@ -169,14 +169,14 @@ fn crosspoint_buffers_keep_packets_for_different_outputs_apart() {
     let shape: Rc<dyn Topology> = Rc::new(Multistage::new(4));
     let packets = [(0, 2, 100), (1, 2, 100), (1, 3, 100)];
     let log = send(Box::new(CutThrough::new(shape, &timing)), &packets);
-    // It leaves the sender at 100, as soon as the link is free, without contention.
+    // The second packet leaves the sender at 100, as soon as the link is free, without contention.
     assert_eq!(*log.delivered.borrow(), [(2, 120), (2, 220), (3, 220)]);
 }
 
 #[test]
 fn a_full_buffer_holds_the_sender_back() {
-    // Four packets for one node through a buffer of one: the sender of the second is done when the
-    // first has left the switch.
+    // Four packets to one node pass a buffer that holds one packet. The sender of the second has
+    // finished when the first has left the switch.
     let timing = Timing::uniform(ns(10), Rate::bytes_per_second(1e9), 100);
     let shape: Rc<dyn Topology> = Rc::new(Switch::new(3));
     let packets = [(0, 2, 100), (1, 2, 100), (1, 2, 100)];

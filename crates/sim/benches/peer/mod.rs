@@ -1,25 +1,25 @@
-//! The same halo exchange on SimGrid's SMPI: the peer beside `halo-wormhole-torus-1024`.
+//! The same halo exchange on SimGrid's SMPI: the peer of `halo-wormhole-torus-1024`.
 //!
 //! SMPI runs MPI programs in virtual time on models of shared bandwidth (Casanova et al., JPDC 74,
-//! 2014). Its torus has the sizes, rate and latency of ours. Steps are timed as the difference of a
-//! long and a short run, so that neither figure contains the start.
+//! 2014). Its torus has the same sizes, rate and latency as ours. The time of a step is the
+//! difference of a long and a short run, so that the start is not included.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Ranks, and messages of each in a step.
+/// The number of ranks, and of messages per rank and step.
 const RANKS: u32 = 1024;
 const MESSAGES: u32 = 6;
 
-/// Processor seconds, user and system, of the children that have been waited for (Linux).
+/// The processor seconds, user and system, of finished children (Linux).
 fn children_seconds() -> f64 {
     super::stat_ticks(&[13, 14]) as f64 / 100.0
 }
 
-/// Messages a second of processor time.
+/// The messages per second of processor time.
 ///
 /// # Errors
-/// One line that says what is missing or failed.
+/// One line that names the missing tool or the failure.
 pub(crate) fn halo() -> Result<f64, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let write = |name: &str, text: &str| {
@@ -61,7 +61,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}")) }
 }
 
-/// 8 x 8 x 16 nodes, 1 GB/s and 50 ns a link.
+/// 8 x 8 x 16 nodes, 1 GB/s and 50 ns per link.
 const PLATFORM: &str = r#"<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">

@@ -17,41 +17,43 @@ use crate::error::{SimError, Stuck};
 use crate::slab::Slab;
 use hikyaku_nic::random::Random;
 
-/// A state machine that events are addressed to.
+/// A state machine that receives events.
 pub trait Component {
-    /// Handles a due event that this component scheduled, with the word it gave.
+    /// Handles a due event that this component scheduled, with the word that it gave.
     fn handle(&self, sim: &Sim, word: u32);
 
-    /// Events of this component will be handled soon. The component may prefetch the memory that
-    /// they need, once at each stage, in order, so that each stage can follow the pointers that the
-    /// one before has fetched. It changes nothing, and calls no code that does.
+    /// Prepares for events of this component that will soon be handled. The component may prefetch
+    /// the memory that they need. This is called once for each stage, in order, so that a stage can
+    /// follow the pointers that the previous stage has fetched. It must change nothing, and must
+    /// not call code that does.
     fn prepare(&self, words: &[u32], stage: PrefetchStage) {
         let _ = (words, stage);
     }
 }
 
-/// How near the events are that are prepared for.
+/// The stage of preparing for events.
 ///
-/// A simulation of many nodes in the same step handles many similar events at one time, and their
-/// memory lies beyond the caches; but the next events are known. On a halo of 4,096 ranks a message
-/// touches a dozen cache lines, each found through the one before. Prefetches of several messages
-/// overlap.
+/// A simulation of many nodes in the same step handles many similar events at one time. Their
+/// memory does not fit into the caches, but the next events are known. On a halo of 4,096 ranks a
+/// message touches a dozen cache lines, each found through the previous one. Prefetches of several
+/// messages overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefetchStage {
     /// The memory that the event names.
     First,
-    /// The memory that the first stage's names.
+    /// The memory that the first stage's memory names.
     Second,
     /// The next memory in that chain.
     Third,
-    /// The last one before it is handled.
+    /// The last memory before the event is handled.
     Fourth,
 }
 
-/// Events that are prepared for together.
+/// The number of events that are prepared together.
 pub(crate) const BATCH: usize = 4;
 
-/// For each stage, how many other events of the same time are handled before those of a batch.
+/// For each stage, the number of other events of the same time that are handled before those of a
+/// batch.
 const STAGES: [(usize, PrefetchStage); 4] = [
     (4 * BATCH, PrefetchStage::First),
     (3 * BATCH, PrefetchStage::Second),
@@ -59,11 +61,11 @@ const STAGES: [(usize, PrefetchStage); 4] = [
     (BATCH, PrefetchStage::Fourth),
 ];
 
-/// Preparing pays from this many events of one time on. The memory of fewer stays in the cache from
-/// one time to the next.
+/// Preparing pays off from this many events of one time on. The memory of fewer events stays in the
+/// cache from one time to the next.
 const MANY: usize = 2_048;
 
-/// Number of a component.
+/// The number of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ComponentId(u16);
 
@@ -89,9 +91,10 @@ struct Kernel {
     seed: u64,
 }
 
-/// A simulation: owns everything in it, and ends it when dropped.
+/// A simulation. It owns everything in it, and drops it at its end.
 ///
-/// Every part inside holds a [`Sim`]. This owner exists so that tasks and components, which hold
+/// Every part inside holds a [`Sim`]. Tasks and components hold handles on the table that holds
+/// them, so a separate owner drops them.
 /// handles on their own holders, are dropped in the end.
 #[derive(Debug)]
 pub struct Simulation {
@@ -99,7 +102,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// An empty simulation at time zero; every random number in it follows from `seed`.
+    /// An empty simulation at time zero. Every random number in it depends on `seed` only.
     pub fn new(seed: u64) -> Simulation {
         let kernel = Kernel {
             now: Cell::new(Time::ZERO),
@@ -126,7 +129,8 @@ impl Deref for Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // Taken out before they are dropped: their destructors may still call the simulation.
+        // The contents are taken out before they are dropped: their destructors may still call the
+        // simulation.
         let tasks = self.sim.0.tasks.take();
         let calls = self.sim.0.calls.take();
         let components = self.sim.0.components.take();
@@ -178,12 +182,12 @@ impl Sim {
         Random::stream(self.0.seed, key)
     }
 
-    /// Starts a task, polled before the next event. The run is over when every task has ended.
+    /// Starts a task, and polls it before the next event. The run ends when every task has ended.
     pub fn spawn(&self, name: TaskName, body: impl Future<Output = ()> + 'static) -> TaskId {
         self.0.tasks.borrow_mut().spawn(name, false, Box::pin(body))
     }
 
-    /// Starts a task that may wait for ever, such as a unit of an interface without work.
+    /// Starts a task that may wait for ever, such as an interface unit without work.
     pub fn spawn_service(
         &self,
         name: TaskName,
@@ -192,17 +196,18 @@ impl Sim {
         self.0.tasks.borrow_mut().spawn(name, true, Box::pin(body))
     }
 
-    /// Waits for `span` of virtual time, a zero span until the events due now have been handled.
+    /// Waits for `span` of virtual time. With a zero span, waits until the events due now have been
+    /// handled.
     pub fn delay(&self, span: Time) -> Delay {
         self.delay_until(self.now() + span)
     }
 
-    /// Waits until `time`; until the events due now have been handled if it has passed.
+    /// Waits until `time`. If `time` has passed, waits until the events due now have been handled.
     pub fn delay_until(&self, time: Time) -> Delay {
         Delay { sim: self.clone(), until: time, scheduled: false }
     }
 
-    /// Registers a state machine, so that events can be addressed to it.
+    /// Registers a state machine, so that it can receive events.
     ///
     /// # Panics
     /// With more than 65,536 components. Register one for each kind of unit, not one for each unit.
@@ -213,12 +218,12 @@ impl Sim {
         ComponentId(id)
     }
 
-    /// Schedules an event: the component handles `word` at `time`, or now if that has passed.
+    /// Schedules an event: the component handles `word` at `time`, or now if `time` has passed.
     pub fn schedule(&self, time: Time, component: ComponentId, word: u32) {
         self.push(time, KernelEvent::Component(component, word));
     }
 
-    /// Calls a closure at `time`; if that has passed, now, after the events due already.
+    /// Calls a closure at `time`. If `time` has passed, calls it now, after the events already due.
     pub fn at(&self, time: Time, call: impl FnOnce(&Sim) + 'static) {
         let key = self.0.calls.borrow_mut().insert(Box::new(call));
         self.push(time, KernelEvent::Call(key));
@@ -240,18 +245,18 @@ impl Sim {
         }
     }
 
-    /// The wakeup for the future that is being polled with `context`. `what` is for deadlock
-    /// reports, as in "waits for `what`".
+    /// The wakeup for the future that is being polled with `context`. `what` completes "waits for
+    /// ..." in deadlock reports.
     pub fn wakeup(&self, context: &Context<'_>, what: &'static str) -> Wakeup {
         self.0.tasks.borrow_mut().wakeup(context, what)
     }
 
-    /// The trace of this simulation; switch it on before the run.
+    /// The trace of this simulation. Switch it on before the run.
     pub fn trace(&self) -> std::cell::RefMut<'_, Trace> {
         self.0.trace.borrow_mut()
     }
 
-    /// Ends the run after the current event, like an interrupt from outside.
+    /// Ends the run after the current event, like an external interrupt.
     pub fn stop(&self) {
         self.0.stopped.set(true);
     }
@@ -275,11 +280,11 @@ impl Sim {
         self.run_observed(u64::MAX, |_| ControlFlow::Continue(()))
     }
 
-    /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to go
-    /// on. It does so even if tasks wake each other for ever and time stands still.
+    /// Runs, and every `interval` steps (events and polls of tasks) asks `observe` whether to
+    /// continue. It does so even if tasks wake each other for ever and time stands still.
     ///
     /// # Errors
-    /// As [`Sim::run`]; [`SimError::Stopped`] also if `observe` says so.
+    /// As [`Sim::run`]. [`SimError::Stopped`] also if `observe` stops the run.
     pub fn run_observed(
         &self,
         interval: u64,
@@ -289,7 +294,7 @@ impl Sim {
         let mut until_report = interval;
         loop {
             if !self.poll_next() {
-                // Tasks woken by an event belong to it: a stop takes effect between events.
+                // Tasks woken by an event belong to it, so a stop takes effect between events.
                 if self.0.stopped.get() {
                     return Err(SimError::Stopped { at: self.now() });
                 }
@@ -307,7 +312,7 @@ impl Sim {
         }
     }
 
-    /// Handles the next event, if there is one.
+    /// Handles the next event, if any.
     fn step(&self) -> Result<bool, SimError> {
         let next = self.0.queue.borrow_mut().pop();
         let Some((time, event)) = next else { return Ok(false) };
@@ -333,7 +338,7 @@ impl Sim {
         Ok(true)
     }
 
-    /// Prepares for the events that are due next, if there are many.
+    /// Prepares for the next due events, if there are many.
     fn prepare(&self) {
         let queue = self.0.queue.borrow();
         let (due, done) = queue.due();
@@ -358,12 +363,12 @@ impl Sim {
         }
     }
 
-    /// Prefetches the entry of a task that is woken, and later its future.
+    /// Prefetches the entry of a task that will be woken, and later its future.
     pub(crate) fn prepare_task(&self, id: TaskId, future: bool) {
         self.0.tasks.borrow().prepare(id, future);
     }
 
-    /// Polls the task that has been ready longest, if there is one.
+    /// Polls the task that has been ready longest, if any.
     fn poll_next(&self) -> bool {
         let next = self.0.tasks.borrow_mut().next_ready();
         let Some((id, mut body, waker)) = next else { return false };
@@ -395,7 +400,7 @@ impl Sim {
     }
 }
 
-/// Waits for a time; [`Sim::delay`].
+/// Waits for a time: [`Sim::delay`].
 #[derive(Debug)]
 #[must_use = "time passes only when this is awaited"]
 pub struct Delay {

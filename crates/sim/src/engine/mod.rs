@@ -1,4 +1,4 @@
-//! The engine: a clock, the events to come, and tasks that wait for them.
+//! The engine: a clock, future events, and tasks that wait for them.
 //!
 //! ```text
 //!          +-----------------------  Sim  -----------------------+
@@ -16,19 +16,19 @@
 //!
 //! There are two ways to describe activity in time, for two kinds of code:
 //!
-//! - *Tasks* are async functions: programs of ranks, and units of a modelled interface that read as
-//!   a list of steps (`unit.next().await; sim.delay(clocks).await; ...`). [`Sim::spawn`].
-//! - *Components* are state machines for events that occur millions of times: an event carries one
+//! - *Tasks* are async functions: programs of ranks, and units of a modelled interface that read
+//!   like a list of steps (`unit.next().await; sim.delay(clocks).await; ...`). [`Sim::spawn`].
+//! - *Components* are state machines for events that occur millions of times. An event carries one
 //!   word, and costs no allocation and no poll. The networks are components. [`Sim::register`].
 //!
-//! Determinism, as a list of rules: time is an integer number of picoseconds; of events due at the
-//! same time the one scheduled first comes first; tasks woken by an event run before the next
-//! event, in the order in which they were woken; random numbers come from one seed ([`Random`]); no
-//! code reads a clock, the environment or an address. So two runs are the same run, and [`Trace`]'s
+//! The rules of determinism: time is an integer number of picoseconds. Of the events due at the
+//! same time, the one scheduled first comes first. Tasks woken by an event run before the next
+//! event, in the order in which they were woken. Random numbers come from one seed ([`Random`]). No
+//! code reads a clock, the environment or an address. So two runs are identical, and [`Trace`]'s
 //! digest shows that in one number.
 //!
-//! A run ends when no event is left. If tasks still wait then, that is a deadlock of the program
-//! and an error that lists what each task waits for ([`SimError::Deadlock`]).
+//! A run ends when no event is left. If tasks still wait then, the program has a deadlock. The
+//! error lists what each task waits for ([`SimError::Deadlock`]).
 //!
 //! [`SimError::Deadlock`]: crate::SimError::Deadlock
 

@@ -1,9 +1,9 @@
-//! The event queue: earliest first, and among equals the one scheduled first.
+//! The event queue: the earliest event first, and among equal times the one scheduled first.
 //!
-//! Virtual time never runs backwards, so no event is scheduled before the one popped last.
-//! That makes a *radix heap* possible (Ahuja, Mehlhorn, Orlin, Tarjan 1990), laid out like a
-//! hierarchical timing wheel: an event lies at the level of the highest 6-bit digit in which its
-//! time differs from the time popped last, in the slot of that digit.
+//! Virtual time never runs backwards, so no event is scheduled before the last popped one. That
+//! makes a *radix heap* possible (Ahuja, Mehlhorn, Orlin, Tarjan 1990), laid out like a
+//! hierarchical timing wheel. The level of an event is the highest 6-bit digit in which its time
+//! differs from the last popped time. Its slot is the value of that digit.
 //!
 //! ```text
 //!   level 2  [ .  .  #  .  # ... ]   slots of 4096 ps each
@@ -13,38 +13,40 @@
 //!                 level that has one is spread over the levels below
 //! ```
 //!
-//! Two events of one time always lie in one slot and are always moved together, in order; so FIFO
-//! among equals costs no sequence number, and an event is 16 bytes.
+//! Two events of one time always lie in one slot and are always moved together, in order. So FIFO
+//! order among equal times needs no sequence number, and an event has 16 bytes.
 //!
-//! Why this one: hold model (pop one, push one), ns an event with 1,000 / 30,000 / 300,000 events
-//! in the queue, the same random steps for each: this queue 28 / 37 / 42, binary heap 43 / 81 /
-//! 358, calendar queue (Brown 1988) 30 / 70 / 208. Where many events share a few distances, as
-//! modelled clocks make them do, 30 / 25 / 48 against the heap's 57 / 103 / 305, and the calendar
-//! queue falls to microseconds. `cargo bench -p hikyaku-sim --bench queues` measures again.
+//! Why this queue: the hold model (pop one, push one) in ns per event, with 1,000 / 30,000 /
+//! 300,000 events in the queue and the same random steps for each: this queue 28 / 37 / 42, binary
+//! heap 43 / 81 / 358, calendar queue (Brown 1988) 30 / 70 / 208. If many events share a few
+//! distances, as in modelled clocks, 30 / 25 / 48 against the heap's 57 / 103 / 305, and the
+//! calendar queue slows down to microseconds. `cargo bench -p hikyaku-sim --bench queues` measures
+//! again.
 
 use hikyaku_nic::time::Time;
 
-/// Bits of a digit: 64 slots a level, so one word says which are occupied.
+/// Bits of a digit: 64 slots per level, so one word says which are occupied.
 const DIGIT_BITS: u32 = 6;
-/// Slots of a level.
+/// Slots per level.
 const SLOTS: usize = 1 << DIGIT_BITS;
 /// Levels: enough digits for 64 bits.
 const LEVELS: usize = 64usize.div_ceil(DIGIT_BITS as usize);
 
-/// Events by time, first in first out among equals.
+/// Events by time, FIFO among equal times.
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    /// The time popped last, ps: levels and slots are relative to it.
+    /// The last popped time, ps. Levels and slots are relative to it.
     base: u64,
     levels: Vec<WheelLevel<E>>,
     /// Bit `l`: level `l` has an occupied slot.
     occupied: u32,
-    /// How many events of the first slot of level 0 have been popped already.
+    /// The number of already popped events in the first slot of level 0.
     front: usize,
     len: usize,
-    /// Empty vectors with capacity, the one emptied last at the end. A slot takes one for its first
-    /// event and returns it with its last, so the memory is that of the most events at a time, and
-    /// stays warm. When each slot kept its own, they were 10 KiB for each of 4,096 ranks.
+    /// Empty vectors with capacity, the last emptied one at the end. A slot takes a vector for its
+    /// first event and returns it with its last. So the memory is that of the maximum number of
+    /// events at one time, and stays in the cache. When each slot kept its own vector, they took 10
+    /// KiB for each of 4,096 ranks.
     spare: Vec<Vec<(u64, E)>>,
 }
 
@@ -75,7 +77,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// How many events are in the queue.
+    /// The number of events in the queue.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -85,13 +87,13 @@ impl<E: Copy> EventQueue<E> {
         self.len == 0
     }
 
-    /// Adds an event. A time before the one popped last counts as that one.
+    /// Adds an event. A time before the last popped time counts as that time.
     pub fn push(&mut self, time: Time, event: E) {
         self.len += 1;
         self.place(time.picoseconds().max(self.base), event);
     }
 
-    /// The earliest event with its time; of several, the one pushed first.
+    /// The earliest event with its time. Among equal times, the event pushed first.
     pub fn pop(&mut self) -> Option<(Time, E)> {
         loop {
             let level = self.occupied.trailing_zeros() as usize;
@@ -111,8 +113,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// The events at the time of the one popped last, in the order of popping, and how many of them
-    /// have been popped already; only those that are known without searching.
+    /// The events at the last popped time, in the order of popping, and the number of those already
+    /// popped. Only events that are known without a search.
     pub fn due(&self) -> (&[(u64, E)], usize) {
         let due = &self.levels[0].slots[self.base as usize % SLOTS];
         match due.get(self.front) {
@@ -121,7 +123,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Takes the next event of a slot of level 0, whose events are all due at the same time.
+    /// Takes the next event of a slot of level 0. All its events are due at the same time.
     fn pop_due(&mut self, slot: usize) -> (u64, E) {
         let due = &mut self.levels[0].slots[slot];
         let event = due[self.front];
@@ -135,7 +137,7 @@ impl<E: Copy> EventQueue<E> {
         event
     }
 
-    /// Moves the events of a slot to the levels below; a lone event is handed out at once.
+    /// Moves the events of a slot to the levels below. A lone event is returned directly.
     fn spread(&mut self, level: usize, slot: usize) -> Option<(u64, E)> {
         self.vacate(level, slot);
         let from = &mut self.levels[level].slots[slot];
@@ -145,7 +147,7 @@ impl<E: Copy> EventQueue<E> {
             self.spare.push(events);
             return lone;
         }
-        // Relative to its earliest event, the slot skips every level at which its events agree.
+        // Relative to its earliest event, the slot skips every level on which its events agree.
         self.base = events.iter().map(|event| event.0).min().unwrap_or(self.base);
         for &(time, event) in &events {
             self.place(time, event);
@@ -193,7 +195,8 @@ mod tests {
         }
         queue.push(ps(1), 99);
         assert_eq!(queue.pop(), Some((ps(1), 99)));
-        // A second batch for the same time, pushed from a nearer base, queues behind the first.
+        // A second batch for the same time, pushed from a nearer base, queues behind the first
+        // batch.
         queue.push(ps(5_000), 10);
         let order: Vec<i32> = std::iter::from_fn(|| queue.pop()).map(|(_, event)| event).collect();
         assert_eq!(order, (0..=10).collect::<Vec<_>>());
@@ -243,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a stable sort: any mix of pushes (steps of any size) and pops.
+        /// Compares with a stable sort: any mix of pushes (steps of any size) and pops.
         #[test]
         fn agrees_with_a_sorted_list(
             steps in prop::collection::vec((any::<bool>(), 0u32..48, any::<u64>()), 1..400)

@@ -1,7 +1,7 @@
-//! The objects at which tasks of one simulation wait: a signal, a mailbox, a server with a queue.
+//! Objects on which tasks of one simulation wait: a signal, a mailbox, a server with a queue.
 //!
-//! A modelled interface is units with queues between them; these are the queues. All of them are
-//! first in, first out, and each storage has a limit.
+//! A modelled interface consists of units with queues between them. These are the queues. All of
+//! them are FIFO, and each storage has a limit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use hikyaku_nic::time::Time;
 use super::kernel::{Delay, Sim};
 use super::task::Wakeup;
 
-/// A count of events of some kind, for which tasks wait: a doorbell.
+/// A count of events of one kind, on which tasks wait: a doorbell.
 #[derive(Debug, Clone)]
 pub struct Signal(Rc<SignalState>);
 
@@ -39,7 +39,7 @@ impl SignalState {
 }
 
 impl Signal {
-    /// A signal that was never raised. `what` completes "waits for ..." in a deadlock report.
+    /// A signal that has not been raised. `what` completes "waits for ..." in a deadlock report.
     pub fn new(sim: &Sim, what: &'static str) -> Signal {
         let state = SignalState {
             sim: sim.clone(),
@@ -50,25 +50,25 @@ impl Signal {
         Signal(Rc::new(state))
     }
 
-    /// Raises the signal once: every task that waits for this count is woken.
+    /// Raises the signal once. Wakes every task that waits for this count.
     pub fn raise(&self) {
         self.0.count.set(self.0.count.get() + 1);
         let waiting = self.0.waiting.take();
         waiting.into_iter().for_each(|wakeup| self.0.sim.wake(wakeup));
     }
 
-    /// How often it has been raised.
+    /// The number of times that it has been raised.
     pub fn count(&self) -> u64 {
         self.0.count.get()
     }
 
-    /// Waits until the signal has been raised `count` times altogether.
+    /// Waits until the signal has been raised `count` times in total.
     pub fn reaches(&self, count: u64) -> SignalWait {
         SignalWait { signal: self.clone(), count }
     }
 }
 
-/// Waits for a signal; [`Signal::reaches`].
+/// Waits for a signal: [`Signal::reaches`].
 #[derive(Debug)]
 #[must_use = "nothing waits until this is awaited"]
 pub struct SignalWait {
@@ -89,7 +89,7 @@ impl Future for SignalWait {
     }
 }
 
-/// A queue of limited length between units. An item that finds no room is handed back.
+/// A queue of limited length between units. An item that finds no room is returned.
 #[derive(Debug)]
 pub struct Mailbox<T>(Rc<MailboxState<T>>);
 
@@ -128,14 +128,14 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Puts an item in even if the mailbox is full, for callers that bound the items by other
+    /// Puts an item in even if the mailbox is full. For callers that bound the items by other
     /// means.
     pub fn admit(&self, item: T) {
         self.0.items.borrow_mut().push_back(item);
         self.0.changed.raise();
     }
 
-    /// Puts an item in, and waits while the mailbox is full.
+    /// Puts an item in. Waits while the mailbox is full.
     pub async fn send(&self, mut item: T) {
         loop {
             let seen = self.0.changed.count();
@@ -161,7 +161,7 @@ impl<T> Mailbox<T> {
         MailboxReceive { mailbox: self }
     }
 
-    /// How many items wait.
+    /// The number of waiting items.
     pub fn len(&self) -> usize {
         self.0.items.borrow().len()
     }
@@ -172,7 +172,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// Waits for an item; [`Mailbox::receive`].
+/// Waits for an item: [`Mailbox::receive`].
 #[derive(Debug)]
 #[must_use = "nothing is taken until this is awaited"]
 pub struct MailboxReceive<'m, T> {
@@ -193,10 +193,11 @@ impl<T> Future for MailboxReceive<'_, T> {
     }
 }
 
-/// A server that serves one request at a time in the order of asking: a bus, a DMA engine, a table.
+/// A server that serves one request at a time, in the order of the requests: a bus, a DMA engine, a
+/// table.
 ///
 /// It needs no queue. The caller learns at once when its service will end, so a request costs one
-/// event however many are ahead of it.
+/// event, however many requests are ahead of it.
 #[derive(Debug, Clone)]
 pub struct Server(Rc<ServerState>);
 
@@ -215,7 +216,8 @@ impl Server {
         Server(Rc::new(state))
     }
 
-    /// Books `span` of service from `ready` on or when the server is free; returns its start.
+    /// Books `span` of service from `ready` on, or from the time when the server is free. Returns
+    /// its start.
     pub fn book(&self, ready: Time, span: Time) -> Time {
         let start = ready.max(self.0.free_at.get());
         self.0.free_at.set(start + span);
@@ -229,7 +231,7 @@ impl Server {
         self.0.sim.delay_until(start + span)
     }
 
-    /// When it will be free without further requests.
+    /// The time when the server will be free without further requests.
     pub fn free_at(&self) -> Time {
         self.0.free_at.get()
     }

@@ -1,8 +1,8 @@
-//! Tasks: futures in a table, and how they are woken.
+//! Tasks: futures in a table, and their wakeups.
 //!
 //! The engine's own futures wake a task by its number, which costs a push to a queue. Foreign
-//! combinators that make wakers of their own get a real `Waker`. It goes through an uncontended
-//! mutex, because `Waker` must be `Send` even with only one thread.
+//! combinators that make their own wakers get a real `Waker`. It takes an uncontended mutex,
+//! because `Waker` must be `Send` even with only one thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,16 +16,16 @@ use hikyaku_nic::sync::prefetch_for_write;
 
 use crate::slab::Slab;
 
-/// Number of a task; reused once the task has ended.
+/// The number of a task. It is reused after the task has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub(crate) u32);
 
-/// The name of a task, for the list of a deadlock: `rank 3`, `receive unit 0`.
+/// The name of a task in a deadlock report: `rank 3`, `receive unit 0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskName {
-    /// Its kind: `rank`, `receive unit`.
+    /// The kind of the task: `rank`, `receive unit`.
     pub kind: &'static str,
-    /// Its index among those of the kind.
+    /// The index among the tasks of this kind.
     pub index: u32,
 }
 
@@ -35,17 +35,17 @@ impl fmt::Display for TaskName {
     }
 }
 
-/// The receiver of a wake: a task by number, or a foreign waker.
+/// The target of a wake: a task by number, or a foreign waker.
 #[derive(Debug, Clone)]
 pub enum Wakeup {
     /// A task of this engine, polled directly.
     Task(TaskId),
-    /// The waker of a combinator within a task; rare, so boxed to keep waiters small.
+    /// The waker of a combinator within a task. It is rare, so it is boxed to keep waiters small.
     Foreign(Box<Waker>),
 }
 
 impl Wakeup {
-    /// Whether both wake the same.
+    /// Whether both wake the same task.
     pub(crate) fn same(&self, other: &Wakeup) -> bool {
         match (self, other) {
             (Wakeup::Task(one), Wakeup::Task(another)) => one == another,
@@ -57,12 +57,12 @@ impl Wakeup {
 
 pub(crate) type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// One task of the table: a cache line. Its name lies elsewhere, since only reports need it.
+/// One task of the table: a cache line. The name is elsewhere, since only reports need it.
 #[repr(align(64))]
 struct TaskLine {
-    /// The future and its waker; taken out while it is polled.
+    /// The future and its waker, taken out while the future is polled.
     run: Option<(Body, Waker)>,
-    /// The object that it waits for, as named by that object.
+    /// The object that the task waits for, as that object names itself.
     waits_for: &'static str,
     /// Whether it is in the ready queue.
     ready: bool,
@@ -70,10 +70,11 @@ struct TaskLine {
     service: bool,
 }
 
-/// Most cache lines of a future that are prefetched; the rest of a program's state is not.
+/// The maximum number of cache lines of a future that are prefetched. The rest of a program's state
+/// is not prefetched.
 const LINES: usize = 12;
 
-/// All tasks, and the queue of those to be polled.
+/// All tasks, and the queue of tasks to be polled.
 #[derive(Default)]
 pub(crate) struct TaskTable {
     table: Slab<TaskLine>,
@@ -103,7 +104,7 @@ impl TaskTable {
         TaskId(number)
     }
 
-    /// Queues a task to be polled before the next event; an ended task is ignored.
+    /// Queues a task to be polled before the next event. Ignores a task that has ended.
     pub(crate) fn wake(&mut self, id: TaskId) {
         if let Some(task) = self.table.get_mut(id.0)
             && !task.ready
@@ -193,7 +194,7 @@ struct WokenTasks {
 
 impl WokenTasks {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<TaskId>> {
-        // A list of numbers is valid even after a panic of the lock's holder.
+        // The list of numbers is valid even if the holder of the lock has panicked.
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

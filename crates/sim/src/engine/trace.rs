@@ -1,5 +1,4 @@
-//! The records of a run: for a timeline, and as one number that tells whether two runs are the
-//! same.
+//! The records of a run: for a timeline, and as one digest that shows whether two runs are equal.
 
 use hikyaku_nic::time::Time;
 
@@ -15,14 +14,13 @@ pub enum RecordKind {
     Arrive = 3,
     /// A receive was completed: `who` receiver, `whom` sender, `what` bytes.
     Receive = 4,
-    /// A rank computes from here for a span: `who` rank, `what` picoseconds.
+    /// A rank computes from this time on, for a span: `who` rank, `what` picoseconds.
     Compute = 5,
     /// A rank has ended.
     End = 6,
     /// A record of a model, which defines the meaning of the words.
     Model = 7,
-    /// A rank's processor is busy with a message: `who` rank, `whom` the other end, `what`
-    /// picoseconds.
+    /// A rank's processor is busy with a message: `who` rank, `whom` the peer, `what` picoseconds.
     Overhead = 8,
     /// A link carries bytes: `who` link, `what` picoseconds.
     Link = 9,
@@ -34,8 +32,8 @@ pub enum RecordKind {
     Call = 12,
 }
 
-/// One line of a trace. Records are in causal order. A rank that computes ahead of the others' time
-/// records times ahead of theirs, so a timeline sorts by time.
+/// One line of a trace. Records are in causal order. A rank may compute ahead of the engine's time
+/// and then records future times, so a timeline sorts by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceRecord {
     /// The time.
@@ -62,7 +60,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Keeps a digest of all records from here on.
+    /// Keeps a digest of all later records.
     pub fn digest_on(&mut self) {
         self.digest.get_or_insert(0xCBF2_9CE4_8422_2325);
     }
@@ -74,23 +72,23 @@ impl Trace {
         self.records.get_or_insert_default();
     }
 
-    /// Whether records are kept; if not, they need not be made.
+    /// Whether records are kept. If not, there is no need to make them.
     pub fn is_on(&self) -> bool {
         self.digest.is_some()
     }
 
-    /// One number for all records so far; equal for two runs with the same records in the same
-    /// order. Zero if the trace is off.
+    /// One number for all records so far. Two runs with the same records in the same order have the
+    /// same digest. Zero if the trace is off.
     pub fn digest(&self) -> u64 {
         self.digest.unwrap_or(0)
     }
 
-    /// The records kept.
+    /// The kept records.
     pub fn records(&self) -> &[TraceRecord] {
         self.records.as_deref().unwrap_or_default()
     }
 
-    /// The number of a name, for records that name something.
+    /// The number for a name, for records that refer to it.
     pub fn number(&mut self, name: &'static str) -> u64 {
         let known = self.names.iter().position(|other| *other == name);
         known.unwrap_or_else(|| {
@@ -99,12 +97,12 @@ impl Trace {
         }) as u64
     }
 
-    /// The name of a number; empty if it has no name.
+    /// The name for a number. Empty if it has none.
     pub fn name(&self, number: u64) -> &'static str {
         usize::try_from(number).ok().and_then(|n| self.names.get(n)).copied().unwrap_or_default()
     }
 
-    /// How many records found no room.
+    /// The number of records that found no room.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -115,7 +113,7 @@ impl Trace {
         let TraceRecord { time, kind, who, whom, what } = record;
         let parties = u64::from(who) << 32 | u64::from(whom);
         for word in [time.picoseconds(), kind as u64, parties, what] {
-            // FNV-1a over words, with a rotation so that high bits reach low ones.
+            // FNV-1a over words, with a rotation so that high bits affect low bits.
             *digest = (*digest ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(29);
         }
         match &mut self.records {

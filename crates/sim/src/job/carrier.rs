@@ -10,7 +10,7 @@ use super::HostCosts;
 use crate::engine::PrefetchStage;
 use crate::topology::Node;
 
-/// A message as an interface sees it: bytes from node to node.
+/// A message as the carrier sees it: bytes from node to node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parcel {
     /// The sending node.
@@ -19,27 +19,28 @@ pub struct Parcel {
     pub destination: Node,
     /// Bytes of payload.
     pub bytes: u64,
-    /// The job's number for it, handed back later; below 2^63.
+    /// The job's number for the message, returned in reports. Below 2^63.
     pub token: u64,
 }
 
 /// Moves messages: a modelled interface with a network below it.
 ///
-/// Its contract: every parcel is delivered once, parcels between two nodes in the order in which
-/// they were handed over, and no delivery is reported before its departure.
+/// The contract: every parcel is delivered once, and parcels between two nodes in the order in
+/// which they were handed over. No delivery is reported before its departure.
 pub trait Carrier {
-    /// How many nodes it reaches.
+    /// The number of reachable nodes.
     fn nodes(&self) -> u32;
 
-    /// The costs of a message of `bytes` bytes for the processors at its ends, beyond the job's own
-    /// costs: the host's steps of this interface. Charged to the ranks, not to the carrier.
+    /// The costs of a message of `bytes` bytes for the processors at its ends, in addition to the
+    /// job's own costs: the host's steps of this interface. Charged to the ranks, not to the carrier.
     fn host(&self, bytes: u64) -> HostCosts {
         let _ = bytes;
         HostCosts::default()
     }
 
-    /// The sending processor's cost of a message behind the first of a chain, in place of that of
-    /// [`host`](Carrier::host): less, where an interface takes a chain of commands (paper 004).
+    /// The sending processor's cost of each message after the first of a chain, in place of the
+    /// cost in [`host`](Carrier::host). It is lower if an interface takes a chain of commands
+    /// (paper 004).
     fn chained(&self, bytes: u64) -> Time {
         self.host(bytes).send
     }
@@ -50,18 +51,18 @@ pub trait Carrier {
     }
 
     /// Takes a message. `Some(time)` if the time is already known at which the sender's memory is
-    /// free again; then [`Consignee::departed`] is not called.
+    /// free again. Then [`Consignee::departed`] is not called.
     ///
     /// `at` is now, unless [`takes_ahead`](Carrier::takes_ahead) allows later times.
     fn carry(&self, parcel: Parcel, at: Time) -> Option<Time>;
 
-    /// Whether messages may be handed over ahead of their time, each node's in order of time. Such
-    /// a carrier reports no departure before [`carry`](Carrier::carry) has returned.
+    /// Whether messages may be handed over ahead of their time, in order of time per node. Such a
+    /// carrier reports no departure before [`carry`](Carrier::carry) has returned.
     fn takes_ahead(&self) -> bool {
         false
     }
 
-    /// The network's way to copy a message to several nodes, if it has one (paper 003).
+    /// The network's function for copying a message to several nodes, if it has one (paper 003).
     fn multicast(&self) -> Option<&dyn Multicast> {
         None
     }
@@ -72,21 +73,21 @@ pub trait Carrier {
 
 /// A network that copies messages.
 pub trait Multicast {
-    /// Takes, now, one message for several nodes: parcels that differ in destination and token
-    /// only. The departure of each is reported.
+    /// Takes one message for several nodes, now. The parcels differ only in destination and token.
+    /// The departure of each is reported.
     fn carry_to_all(&self, parcels: &[Parcel]);
 }
 
 /// A message that will soon arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coming {
-    /// The job's name for it.
+    /// The job's number for the message.
     pub token: u64,
     /// The receiving node.
     pub destination: Node,
 }
 
-/// Receives the reports about messages.
+/// Receives the carrier's reports about messages.
 pub trait Consignee {
     /// The sender's memory is free again.
     fn departed(&self, token: u64);
@@ -94,14 +95,14 @@ pub trait Consignee {
     /// The whole message has arrived.
     fn delivered(&self, token: u64);
 
-    /// Messages will soon arrive: a [`prepare`](crate::engine::Component::prepare) of the engine,
-    /// from the second stage on.
+    /// Prepares for messages that will soon arrive: a
+    /// [`prepare`](crate::engine::Component::prepare) of the engine, from the second stage on.
     fn prepare(&self, messages: &[Coming], stage: PrefetchStage) {
         let _ = (messages, stage);
     }
 }
 
-/// Where a carrier has its consignee: held weakly, because it holds the carrier.
+/// A carrier's reference to its consignee. It is weak, because the consignee holds the carrier.
 #[derive(Default)]
 pub struct Connection(RefCell<Option<Weak<dyn Consignee>>>);
 
@@ -117,7 +118,7 @@ impl Connection {
         *self.0.borrow_mut() = Some(consignee);
     }
 
-    /// The consignee; `None`: it has not been set, or it has been dropped.
+    /// The consignee; `None` if it has not been set or has been dropped.
     pub fn get(&self) -> Option<Rc<dyn Consignee>> {
         self.0.borrow().as_ref().and_then(Weak::upgrade)
     }

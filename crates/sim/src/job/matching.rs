@@ -1,9 +1,9 @@
-//! Matching of messages and receives: two lists a rank, first in first out.
+//! The matching of messages and receives: two FIFO lists per rank.
 //!
-//! The fields that are compared lie in the lists, 16 bytes an entry, one behind the other; the rest
-//! is in tables. A list of a few receives is then one or two cache lines. Links through a table of
-//! whole receives were a miss each: on a halo of 100,000 ranks that was a third of the time. For
-//! the same reason entries of the tables are half a cache line each, and aligned.
+//! The compared fields are contiguous in the lists, 16 bytes per entry. The other fields are in
+//! tables. So a list of a few receives takes one or two cache lines. Links through a table of whole
+//! receives cost a miss each: on a halo of 100,000 ranks that was a third of the time. For the same
+//! reason entries of the tables are half a cache line each, and aligned.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -19,19 +19,19 @@ use crate::slab::{NONE, Slab};
 #[derive(Debug)]
 #[repr(align(32))]
 pub(super) struct MessageInFlight {
-    /// One more than the destination's rank, so that a place of the table needs no mark.
+    /// The destination's rank plus one, so that `Option` needs no extra word in the table.
     destination: NonZeroU32,
-    /// The send request that waits for the departure; `NONE` if none does.
+    /// The send request that waits for the departure; `NONE` if there is none.
     pub(super) send: u32,
     source: u32,
     tag: i32,
     bytes: u64,
-    /// The payload; behind a pointer of one word, as most simulated messages have none.
+    /// The payload, behind a pointer of one word, as most simulated messages have none.
     data: Option<Box<Box<[u8]>>>,
 }
 
 impl MessageInFlight {
-    /// A message to a rank, without a send request that waits for its departure.
+    /// A message to a rank, without a waiting send request.
     pub(super) fn new(destination: u32, message: ReceivedMessage) -> MessageInFlight {
         let ReceivedMessage { source, tag, bytes, data } = message;
         let destination = NonZeroU32::MIN.saturating_add(destination);
@@ -50,14 +50,14 @@ impl MessageInFlight {
         self.bytes
     }
 
-    /// The message for the receiver.
+    /// The message as the receiver gets it.
     fn into_message(self) -> ReceivedMessage {
         let MessageInFlight { source, tag, bytes, data, .. } = self;
         ReceivedMessage { source, tag, bytes, data: data.map(|data| *data) }
     }
 }
 
-/// Which messages a receive takes; `None` takes any.
+/// The messages that a receive accepts; `None` accepts any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReceiveSelector {
     pub(super) source: Option<u32>,
@@ -69,9 +69,9 @@ pub(super) struct ReceiveSelector {
 #[repr(align(32))]
 pub(super) struct PostedReceive {
     pub(super) wakeup: Option<Wakeup>,
-    /// When the message was complete, if it is.
+    /// The time when the message was complete, if it is.
     complete: Time,
-    /// The number of the message that it was matched with; `NONE` before.
+    /// The number of the matched message; `NONE` if there is none.
     message: u32,
 }
 
@@ -82,7 +82,7 @@ impl Default for PostedReceive {
 }
 
 impl PostedReceive {
-    /// The number of the message that it was matched with, and when that was complete.
+    /// The number of the matched message, and the time when it was complete.
     fn matched(&self) -> Option<(u32, Time)> {
         (self.message != NONE).then_some((self.message, self.complete))
     }
@@ -100,7 +100,7 @@ pub(super) struct Lists {
 /// A receive in the list, with its number in the table.
 #[derive(Debug, Clone, Copy)]
 struct WaitingReceive {
-    /// `ANY` takes any.
+    /// The source; `ANY` accepts any.
     source: u32,
     tag: i32,
     any_tag: bool,
@@ -115,7 +115,7 @@ struct UnexpectedMessage {
     message: u32,
 }
 
-/// Any source; no job has a rank of this number.
+/// Any source. No job has a rank with this number.
 const ANY: u32 = u32::MAX;
 
 impl WaitingReceive {
@@ -149,8 +149,8 @@ pub(super) struct Tables {
 }
 
 impl Lists {
-    /// A message has arrived. The oldest receive that takes it gets it, and its task is returned to
-    /// be woken; without such a receive the message is kept.
+    /// Handles the arrival of a message. The oldest receive that accepts it gets it, and its task
+    /// is returned to be woken. Without such a receive the message is kept.
     pub(super) fn arrive(&mut self, tables: &mut Tables, key: u32, now: Time) -> Option<Wakeup> {
         let MessageInFlight { source, tag, .. } = tables.messages[key];
         let found = self.posted.iter().position(|waiting| waiting.takes(source, tag));
@@ -163,8 +163,8 @@ impl Lists {
         posted.wakeup.take()
     }
 
-    /// A receive is posted: the oldest unexpected message that it takes, or its own number in the
-    /// table.
+    /// Posts a receive. Returns the oldest unexpected message that it accepts, or the receive's
+    /// number in the table.
     pub(super) fn post(
         &mut self,
         tables: &mut Tables,
@@ -182,8 +182,8 @@ impl Lists {
 
     /// Withdraws a receive whose result is not wanted.
     ///
-    /// A message that it already matched is dropped with it, as is the message of a receive whose
-    /// result is dropped.
+    /// If the receive already has a message, the message is dropped too, as if its result had been
+    /// dropped.
     pub(super) fn withdraw(&mut self, tables: &mut Tables, key: u32) {
         match tables.receives.remove(key).and_then(|posted| posted.matched()) {
             Some((message, _)) => drop(tables.messages.remove(message)),
@@ -191,9 +191,9 @@ impl Lists {
         }
     }
 
-    /// Prefetches the memory that the arrival of a message needs: the list, and then the receive
-    /// that matches unless another comes in between, and the one behind it, which the rank may well
-    /// wait for next.
+    /// Prefetches the memory that the arrival of a message needs: first the list, then the receive
+    /// that will match unless another message arrives in between, and the receive behind it, which
+    /// the rank may wait for next.
     pub(super) fn prepare(&self, tables: &Tables, key: u32, stage: PrefetchStage) {
         match (stage, self.posted.front(), tables.messages.get(key)) {
             (PrefetchStage::Third, Some(first), _) => prefetch_for_write(first),
@@ -205,7 +205,7 @@ impl Lists {
         }
     }
 
-    /// The wait of a rank, in words.
+    /// The wait of a rank in words, for a deadlock report.
     pub(super) fn describe(&self) -> String {
         let words: Vec<String> = self.posted.iter().take(3).map(WaitingReceive::describe).collect();
         match self.posted.len() {
@@ -217,7 +217,7 @@ impl Lists {
 }
 
 impl Tables {
-    /// A message that had arrived before its receive.
+    /// Takes a message that arrived before its receive.
     pub(super) fn unexpected(&mut self, key: u32) -> Option<ReceivedMessage> {
         self.messages.remove(key).map(MessageInFlight::into_message)
     }
@@ -227,7 +227,7 @@ impl Tables {
         self.receives[receive].message != NONE
     }
 
-    /// The message of a receive that was matched, and when it was complete.
+    /// Takes the message of a matched receive, with the time when it was complete.
     pub(super) fn collect(&mut self, receive: u32) -> Option<(ReceivedMessage, Time)> {
         let (key, time) = self.receives[receive].matched()?;
         self.receives.remove(receive);
@@ -303,14 +303,14 @@ mod tests {
 
     proptest! {
         /// The matching does not depend on how posts and arrivals interleave. A rank's own time,
-        /// ahead of the engine's, relies on that.
+        /// ahead of the engine's, depends on that.
         #[test]
         fn interleaving_does_not_change_the_matching(
             arrivals in prop::collection::vec((0u32..3, 0i32..3), 0..20),
             posts in prop::collection::vec((0u32..4, 0i32..4), 0..20),
             order in prop::collection::vec(any::<bool>(), 40),
         ) {
-            // Bytes number the messages; 3 is the wildcard.
+            // The bytes number the messages; 3 is the wildcard.
             let run = |order: &[bool]| {
                 let (mut lists, mut tables) = (Lists::default(), Tables::default());
                 let (mut at, mut pt) = (arrivals.iter().zip(0..), posts.iter());

@@ -14,15 +14,15 @@
 //!        +----------------------------------+
 //! ```
 //!
-//! **A rank's own time.** The engine's clock is the time of the network; a rank's processor may be
+//! **A rank's own time.** The engine's clock is the time of the network. A rank's processor may be
 //! further ahead. A call that only costs time (`compute`, the overhead of a send) moves the rank's
-//! own time and schedules no event. The rank is held back only where it needs something from
-//! others, that is where it waits for a message. So a message costs the engine its arrival and
-//! nothing else. This is exact, not an approximation: the order of the receives and the order of
-//! the arrivals decide the matching, not how the two interleave; and a message that the rank hands
-//! to the network ahead of time is held until that time.
+//! own time and schedules no event. The rank is held back only when it needs something from others,
+//! that is when it waits for a message. So a message costs the engine its arrival and nothing else.
+//! This is exact, not an approximation. The order of the receives and the order of the arrivals
+//! decide the matching; their interleaving does not. A message that the rank hands to the network
+//! ahead of time is held until that time.
 //!
-//! A rank that never waits would run arbitrarily far ahead and fill memory with messages, so a
+//! A rank that never waits would run arbitrarily far ahead and fill memory with messages. So a
 //! blocking send joins the engine's time every [`AHEAD`] messages.
 //!
 //! Matching is MPI's (MPI 5.0 §3.5): by source and tag, wildcards allowed, messages between two
@@ -46,38 +46,39 @@ pub use rank::{Content, Entered, Rank};
 pub use request::{ReceivedMessage, RecvRequest, SendRequest, WaitAll};
 pub use state::{ChainPlace, Job, JobReport, JobResults, Totals, Usage};
 
-/// How many blocking sends a rank may be ahead of the engine.
+/// The number of blocking sends by which a rank may be ahead of the engine.
 pub const AHEAD: u32 = 64;
 
-/// Whether messages have contents.
+/// Whether messages carry contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payload {
-    /// They carry their bytes, so that the program's answer is right.
+    /// Messages carry their bytes, so that the program computes its real result.
     #[default]
     Carried,
-    /// They have only a length, for large runs: contents are dropped, and receives return no data.
+    /// Messages have only a length, for large runs. Contents are dropped, and receives return no
+    /// data.
     LengthsOnly,
 }
 
 /// A job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobConfig {
-    /// How many ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// How many of them share a node, in blocks: rank `r` is on node `r / ranks_per_node`.
+    /// The number of ranks per node, in blocks: rank `r` is on node `r / ranks_per_node`.
     pub ranks_per_node: u32,
-    /// Whether messages have contents.
+    /// Whether messages carry contents.
     pub payload: Payload,
-    /// The host's costs of a message.
+    /// The host's costs per message.
     pub host: HostCosts,
-    /// How messages travel within a node.
+    /// The path of messages within a node.
     pub memory: MemoryPath,
-    /// The most messages that may be in flight or unexpected at one time.
+    /// The maximum number of messages in flight or unexpected at one time.
     pub in_flight: usize,
 }
 
 impl JobConfig {
-    /// `ranks` ranks, one to a node, on hosts that cost nothing.
+    /// `ranks` ranks, one per node, on hosts without costs.
     pub fn new(ranks: u32) -> JobConfig {
         JobConfig {
             ranks,
@@ -93,16 +94,16 @@ impl JobConfig {
 /// The costs of a message for the processors at its ends: LogP's `o`, split in two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCosts {
-    /// For each message sent.
+    /// Per sent message.
     pub send: Time,
-    /// For each message received.
+    /// Per received message.
     pub receive: Time,
 }
 
 /// The path of messages between ranks of one node, which do not use the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPath {
-    /// From the end of the copy until the receiver sees it.
+    /// The time from the end of the copy until the receiver sees it.
     pub latency: Time,
     /// The rate at which the sender's processor copies.
     pub rate: Rate,

@@ -1,7 +1,7 @@
 //! The plain interface: cuts messages into packets and hands them to the network one by one.
 //!
-//! It costs no time of its own and has one engine for sending. A network that takes messages ahead
-//! of their time gets them whole, with the headers of all their packets.
+//! It costs no time itself and has one send engine. A network that takes messages ahead of their
+//! time gets them whole, with the headers of all their packets.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,43 +14,43 @@ use crate::engine::{BATCH, PrefetchStage, Sim};
 use crate::network::{Listener, Network, Packet};
 use crate::topology::Node;
 
-/// How messages become packets.
+/// The packet format of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketFormat {
-    /// The most payload in a packet, bytes; `u64::MAX` sends messages whole.
+    /// The maximum payload of a packet in bytes; `u64::MAX` sends messages whole.
     pub payload: u64,
-    /// Header and trailer of each packet, bytes on the wire.
+    /// The header and trailer of each packet, bytes on the wire.
     pub header: u64,
 }
 
 impl PacketFormat {
-    /// Messages travel whole and without headers.
+    /// Messages are sent whole and without headers.
     pub const WHOLE: PacketFormat = PacketFormat { payload: u64::MAX, header: 0 };
 }
 
-/// An interface that only makes packets.
+/// An interface that only cuts messages into packets.
 #[derive(Debug)]
 pub struct PlainInterface {
     sim: Sim,
     network: Rc<Network>,
     format: PacketFormat,
     takes_ahead: bool,
-    /// By node: the messages that wait to leave, the one in progress first.
+    /// By node: the messages that wait to depart, the one in progress first.
     queues: RefCell<Vec<VecDeque<DepartingMessage>>>,
     consignee: Connection,
     this: Weak<PlainInterface>,
 }
 
-/// A message that has not left completely.
+/// A message that has not departed completely.
 #[derive(Debug, Clone, Copy)]
 struct DepartingMessage {
     parcel: Parcel,
-    /// Bytes of payload not yet handed to the network.
+    /// The payload bytes that have not been handed to the network.
     left: u64,
 }
 
 impl PlainInterface {
-    /// An interface at every node of a network; it becomes the network's listener.
+    /// An interface at every node of a network. It becomes the network's listener.
     pub fn new(sim: &Sim, network: Rc<Network>, format: PacketFormat) -> Rc<PlainInterface> {
         let takes_ahead = network.takes_ahead();
         let queues = if takes_ahead { 0 } else { network.nodes() as usize };
@@ -73,7 +73,7 @@ impl PlainInterface {
         &self.network
     }
 
-    /// Hands the next packet of a node to the network, if any.
+    /// Hands the next packet of a node to the network, if there is one.
     fn pump(&self, node: Node) {
         let packet = {
             let mut queues = self.queues.borrow_mut();
@@ -150,7 +150,8 @@ impl Listener for PlainInterface {
         consignee.prepare(&coming[..count], stage);
     }
 
-    /// Packets between two nodes keep their order, so the last one completes the message.
+    /// Handles the delivery of a packet. Packets between two nodes keep their order, so the last
+    /// one completes the message.
     fn delivered(&self, packet: &Packet) {
         if packet.token & 1 == 1
             && let Some(consignee) = self.consignee.get()

@@ -23,7 +23,7 @@ pub enum Content<'b> {
 }
 
 impl Content<'_> {
-    /// How many bytes.
+    /// The number of bytes.
     pub fn len(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
@@ -49,7 +49,7 @@ impl From<u64> for Content<'_> {
     }
 }
 
-/// A named phase of a rank; it ends when this is dropped.
+/// A named phase of a rank. It ends when this guard is dropped.
 #[derive(Debug)]
 #[must_use = "it lasts until it is dropped"]
 pub struct Entered<'r> {
@@ -62,7 +62,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A rank of a job: its program's handle on the simulation.
+/// A rank of a job: the program's handle on the simulation.
 #[derive(Clone)]
 pub struct Rank {
     pub(super) job: Rc<JobState>,
@@ -81,7 +81,7 @@ impl Rank {
         self.rank
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub fn size(&self) -> u32 {
         self.job.config().ranks
     }
@@ -96,35 +96,34 @@ impl Rank {
         self.job.sim()
     }
 
-    /// This rank's own time: the end of what it has done so far.
+    /// This rank's own time: the end of its last activity.
     pub fn now(&self) -> Time {
         self.job.now(self.rank)
     }
 
-    /// Whether the job's messages have contents.
+    /// Whether the job's messages carry contents.
     pub fn payload(&self) -> Payload {
         self.job.config().payload
     }
 
-    /// Begins a phase that a timeline shows under this name, until the guard is dropped.
+    /// Begins a phase with this name for a timeline. It lasts until the guard is dropped.
     pub fn enter(&self, name: &'static str) -> Entered<'_> {
         self.job.mark(self.rank, Some(name));
         Entered { rank: self }
     }
 
-    /// Computes for a span of time. Nothing is awaited: the span is over before the next call
-    /// starts.
+    /// Computes for a span of time. Awaits nothing: the span is over before the next call starts.
     pub fn compute(&self, span: Time) {
         self.job.compute(self.rank, span);
     }
 
-    /// Does nothing for a span of time, and waits for the engine's time.
+    /// Sleeps for a span of time, and joins the engine's time.
     pub async fn sleep(&self, span: Time) {
         let until = self.now() + span;
         self.sim().delay_until(until).await;
     }
 
-    /// Starts to send (MPI 5.0 §3.7.2).
+    /// Starts a send (MPI 5.0 §3.7.2).
     ///
     /// # Errors
     /// [`SimError::NoSuchRank`]; [`SimError::TooManyMessages`].
@@ -137,8 +136,8 @@ impl Rank {
         self.isend_at(to, tag, content, ChainPlace::First)
     }
 
-    /// Starts to send a message that stands there in a chain, of which the processor starts the
-    /// first one only.
+    /// Starts a send at this place in a chain. The processor pays for the start of the first
+    /// message only.
     ///
     /// # Errors
     /// As [`Rank::isend`].
@@ -170,14 +169,14 @@ impl Rank {
         Ok(())
     }
 
-    /// Whether [`Rank::multicast`] can be used: the network copies messages, and every rank has a
-    /// node of its own.
+    /// Whether [`Rank::multicast`] is available: the network copies messages, and every rank has
+    /// its own node.
     pub fn multicasts(&self) -> bool {
         self.job.multicasts()
     }
 
-    /// Sends to all other ranks by one command, and returns when the memory is free again. They
-    /// receive it as any message. The processor's costs are those of one message.
+    /// Sends to all other ranks by one command, and returns when the memory is free again. The
+    /// receivers get it like any message. The processor's costs are those of one message.
     ///
     /// # Errors
     /// [`SimError::Unsupported`]; [`SimError::TooManyMessages`].
@@ -194,15 +193,15 @@ impl Rank {
         Ok(())
     }
 
-    /// Starts to receive; `None` takes any source or any tag (MPI 5.0 §3.7.2).
+    /// Starts a receive; `None` accepts any source or any tag (MPI 5.0 §3.7.2).
     pub fn irecv(&self, from: Option<u32>, tag: Option<i32>) -> RecvRequest {
         let arrival = self.job.receive(self.rank, ReceiveSelector { source: from, tag });
         RecvRequest { job: Rc::clone(&self.job), rank: self.rank, arrival }
     }
 
-    /// Waits for all of these receives of this rank, which are used up, and returns their messages
-    /// in the order of the requests (MPI 5.0 §3.7.5, MPI_Waitall). The virtual time is the same as
-    /// waiting for them one after the other; real time is less.
+    /// Waits for all of these receives of this rank, consumes them, and returns their messages in
+    /// the order of the requests (MPI 5.0 §3.7.5, MPI_Waitall). The virtual time is the same as for
+    /// waiting one after the other; real time is less.
     pub fn wait_all<'r>(&'r self, requests: &'r mut Vec<RecvRequest>) -> WaitAll<'r> {
         WaitAll { job: &self.job, rank: self.rank, requests, since: self.now() }
     }

@@ -15,12 +15,12 @@ impl JobState {
         lists.post(&mut self.tables.borrow_mut(), selector)
     }
 
-    /// A message that had arrived before its receive was posted, at a time that has passed.
+    /// Takes a message that arrived before its receive was posted, at a time in the past.
     pub(super) fn unexpected(&self, key: u32) -> Option<(ReceivedMessage, Time)> {
         self.tables.borrow_mut().unexpected(key).map(|message| (message, Time::ZERO))
     }
 
-    /// The message of a posted receive and when it was complete, if it is.
+    /// The message of a posted receive, with the time when it was complete, if it is.
     pub(super) fn arrival(
         &self,
         key: u32,
@@ -39,23 +39,24 @@ impl JobState {
         self.tables.borrow().is_matched(receive)
     }
 
-    /// Registers the task being polled, to be woken when the message of a posted receive arrives.
+    /// Registers the task that is being polled, to be woken when the message of a posted receive
+    /// arrives.
     pub(super) fn wake_for(&self, receive: u32, context: &Context<'_>) {
         let wakeup = self.sim.wakeup(context, MESSAGE);
         self.tables.borrow_mut().receives[receive].wakeup = Some(wakeup);
     }
 
-    /// The message of a posted receive and when it was complete, if it is.
+    /// The message of a posted receive, with the time when it was complete, if it is.
     pub(super) fn collect(&self, receive: u32) -> Option<(ReceivedMessage, Time)> {
         self.tables.borrow_mut().collect(receive)
     }
 
-    /// A receive returns a message that had arrived at `arrived`.
+    /// Charges a receive that returns a message which arrived at `arrived`.
     pub(super) fn received(&self, rank: u32, message: &ReceivedMessage, arrived: Time) {
         self.received_by(rank, message, arrived.max(self.sim.now()));
     }
 
-    /// The same by the rank's own time, not the engine's.
+    /// The same in the rank's own time, not the engine's.
     pub(super) fn received_by(&self, rank: u32, message: &ReceivedMessage, arrived: Time) {
         self.catch_up(rank, arrived);
         let span = match self.are_together(rank, message.source) {

@@ -18,12 +18,12 @@ pub struct ReceivedMessage {
     pub tag: i32,
     /// Bytes of payload.
     pub bytes: u64,
-    /// The payload; `None` if the job carries lengths only or the sender gave only a length.
+    /// The payload; `None` if the job carries lengths only, or the sender gave only a length.
     pub data: Option<Box<[u8]>>,
 }
 
-/// A send in flight; ready when the sender's memory is free again. If it is dropped, the message
-/// still arrives.
+/// A send in flight. It is ready when the sender's memory is free again. If it is dropped, the
+/// message still arrives.
 #[derive(Debug)]
 #[must_use = "wait for it, or drop it on purpose: the message is sent either way"]
 pub struct SendRequest {
@@ -32,11 +32,11 @@ pub struct SendRequest {
     pub(super) departure: Departure,
 }
 
-/// When the sender's memory is free.
+/// The time when the sender's memory is free.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Departure {
     Known(Time),
-    /// Number of the send in the job's table.
+    /// The number of the send in the job's table.
     Awaited(u32),
 }
 
@@ -65,7 +65,8 @@ impl Drop for SendRequest {
     }
 }
 
-/// A receive in flight; ready with its message. Dropping it withdraws the receive.
+/// A receive in flight. It is ready when its message has arrived. Dropping it withdraws the
+/// receive.
 #[derive(Debug)]
 #[must_use = "nothing is received until this is awaited"]
 pub struct RecvRequest {
@@ -78,11 +79,11 @@ pub struct RecvRequest {
 /// small: programs keep dozens of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReceiveArrival {
-    /// It was already there: its number.
+    /// It has already arrived, with this number.
     Here(u32),
-    /// Number of the receive in the job's table.
+    /// The number of the receive in the job's table.
     Awaited(u32),
-    /// It has been taken.
+    /// The message has been taken.
     Taken,
 }
 
@@ -105,7 +106,7 @@ impl Future for RecvRequest {
     }
 }
 
-/// Several receives, waited for together; [`Rank::wait_all`](super::Rank::wait_all).
+/// Several receives that are waited for together: [`Rank::wait_all`](super::Rank::wait_all).
 #[derive(Debug)]
 #[must_use = "nothing is received until this is awaited"]
 pub struct WaitAll<'r> {
@@ -119,11 +120,11 @@ pub struct WaitAll<'r> {
 impl Future for WaitAll<'_> {
     type Output = Vec<ReceivedMessage>;
 
-    /// Waits at the last receive without a message, since messages mostly come in the order of
-    /// their receives: then the rank is woken once and not by each of them.
+    /// Waits at the last receive without a message. Messages mostly arrive in the order of their
+    /// receives, so the rank is woken once and not by each of them.
     ///
     /// # Panics
-    /// When one of the receives has returned its message already.
+    /// If one of the receives has already returned its message.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<ReceivedMessage>> {
         let WaitAll { job, rank, requests, since } = self.get_mut();
         let open = |request: &&RecvRequest| match request.arrival {
@@ -136,8 +137,8 @@ impl Future for WaitAll<'_> {
             job.wake_for(last, context);
             return Poll::Pending;
         }
-        // The rank's own time goes on from the beginning of the wait, message by message, as if it
-        // had waited for one after the other.
+        // The rank's own time advances from the begin of the wait, message by message, as if the
+        // rank had waited for one after the other.
         job.catch_up(*rank, *since);
         let messages = requests.drain(..).map(|mut request| {
             let arrival = std::mem::replace(&mut request.arrival, ReceiveArrival::Taken);

@@ -1,4 +1,4 @@
-//! The state of a job: every rank's own time and lists, and the messages in flight.
+//! The state of a job: each rank's own time and lists, and the messages in flight.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -21,10 +21,10 @@ use crate::error::SimError;
 use crate::slab::{NONE, Slab};
 use crate::topology::Node;
 
-/// Numbers of messages share the words of events with a few bits.
+/// The number of a message shares an event's word with a few bits.
 const MOST_IN_FLIGHT: usize = 1 << 30;
 
-/// The kind of tasks that are ranks, in reports.
+/// The kind of the tasks of ranks, in reports.
 const RANK: &str = "rank";
 
 /// A simulated job: its ranks, and the carrier of their messages.
@@ -36,9 +36,9 @@ pub struct Job(Rc<JobState>);
 pub struct JobReport<R> {
     /// The result of each rank's program.
     pub results: Vec<R>,
-    /// When each rank ended, by its own time.
+    /// The time when each rank ended, in its own time.
     pub ends: Vec<Time>,
-    /// When the last rank ended.
+    /// The time when the last rank ended.
     pub end: Time,
     /// Messages and bytes.
     pub totals: Totals,
@@ -53,12 +53,12 @@ pub struct Totals {
     pub bytes_sent: u64,
     /// Messages whose receive has returned.
     pub received: u64,
-    /// Bytes of those.
+    /// The bytes of the received messages.
     pub bytes_received: u64,
 }
 
-/// The work of one rank so far. The rest of its time, beyond `computing` and `calling`, it has
-/// waited.
+/// The work of one rank so far. It has waited for the rest of its time, beyond `computing` and
+/// `calling`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time spent computing.
@@ -69,7 +69,7 @@ pub struct Usage {
     pub totals: Totals,
 }
 
-/// The job as its ranks share it.
+/// The job's state, shared by its ranks.
 pub(super) struct JobState {
     pub(super) sim: Sim,
     pub(super) config: JobConfig,
@@ -82,7 +82,7 @@ pub(super) struct JobState {
     traced: bool,
 }
 
-/// Two cache lines, which processors fetch as a pair.
+/// The state of one rank. Two cache lines, which processors fetch as a pair.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct RankState {
@@ -90,27 +90,27 @@ pub(super) struct RankState {
     pub(super) local: Time,
     pub(super) lists: Lists,
     usage: Usage,
-    /// Blocking sends since the rank last joined the engine's time.
+    /// The number of blocking sends since the rank last joined the engine's time.
     ahead: u32,
-    /// The task that runs it, if the job started one: a guess at the task that a message will wake.
+    /// The rank's task, if the job started it: a guess at the task that a message will wake.
     task: u32,
 }
 
 const _: () = assert!(size_of::<RankState>() == 128);
 
-/// Where a message stands in what its rank sends.
+/// The place of a message in the sends of its rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainPlace {
-    /// By itself, or the first of a chain: it pays for the start.
+    /// A single message, or the first of a chain. It pays for the start.
     First,
-    /// Behind another one of its chain.
+    /// A message behind another one of its chain.
     Chained,
 }
 
 /// A send whose departure is not known yet.
 #[derive(Debug)]
 struct PendingSend {
-    /// The message, which is in flight as long as it has not departed.
+    /// The message. It is in flight until it has departed.
     message: u32,
     departed: Option<Time>,
     wakeup: Option<Wakeup>,
@@ -123,10 +123,11 @@ impl fmt::Debug for JobState {
 }
 
 impl Job {
-    /// A job on a carrier, whose consignee it becomes. Switch the simulation's trace on before this
-    /// call, which decides whether the job writes to it.
+    /// A job on a carrier. The job becomes the carrier's consignee. Switch the simulation's trace
+    /// on before this call, which decides whether the job writes to it.
     ///
     /// # Errors
+    /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
     /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
     pub fn new(sim: &Sim, config: JobConfig, carrier: Rc<dyn Carrier>) -> Result<Job, SimError> {
         let JobConfig { ranks, ranks_per_node: per_node, .. } = config;
@@ -176,7 +177,7 @@ impl Job {
         self.0.tables.borrow().messages.len()
     }
 
-    /// Starts the program on every rank; [`Sim::run`] then runs it.
+    /// Starts the program on every rank. [`Sim::run`] then runs it.
     pub fn launch<F, R>(&self, program: impl Fn(Rank) -> F) -> JobResults<R>
     where
         F: Future<Output = R> + 'static,
@@ -213,7 +214,7 @@ impl Job {
         Ok(self.report(&results))
     }
 
-    /// The report of a run in which every rank has ended. Results are returned once.
+    /// The report of a run in which every rank has ended. Results are returned only once.
     pub fn report<R>(&self, results: &JobResults<R>) -> JobReport<R> {
         let ended = results.0.take().into_iter().flatten();
         let (results, ends): (Vec<R>, Vec<Time>) = ended.unzip();
@@ -221,8 +222,8 @@ impl Job {
         JobReport { results, ends, end, totals: self.totals() }
     }
 
-    /// The state of every rank so far, whether the run has ended or not: when it ended or how far
-    /// its own time has come, its work, and its result. Results are returned once.
+    /// The state of every rank so far, whether or not the run has ended: the time of its end or its
+    /// own time, its work, and its result. Results are returned only once.
     pub fn progress<R>(&self, results: &JobResults<R>) -> Vec<(Time, Usage, Option<R>)> {
         let ended = results.0.take();
         let of = |(rank, ended): (u32, Ended<R>)| match ended {
@@ -232,7 +233,7 @@ impl Job {
         (0..).zip(ended).map(of).collect()
     }
 
-    /// Adds to a deadlock what each rank waits for.
+    /// Adds the object of each rank's wait to a deadlock error.
     pub fn explain(&self, error: SimError) -> SimError {
         let SimError::Deadlock { at, mut stuck } = error else { return error };
         let ranks = self.0.ranks.borrow();
@@ -247,7 +248,7 @@ impl Job {
     }
 }
 
-/// The results of a program's ranks; [`Job::launch`].
+/// The results of a program's ranks: [`Job::launch`].
 #[derive(Debug)]
 pub struct JobResults<R>(Rc<RefCell<Vec<Ended<R>>>>);
 
@@ -260,10 +261,10 @@ impl<R> Clone for JobResults<R> {
     }
 }
 
-/// The wait of a rank in a receive.
+/// The object of a rank's wait in a receive.
 pub(super) const MESSAGE: &str = "a message";
 
-/// The kinds of the job's own events: the low bit of the word, a message's number above it.
+/// The kinds of the job's own events, in the low bit of the word. The message's number is above it.
 const HAND_OVER: u32 = 0;
 const ARRIVE: u32 = 1;
 
@@ -340,7 +341,7 @@ impl JobState {
         self.ranks.borrow()[rank as usize].local.max(self.sim.now())
     }
 
-    /// Moves a rank's own time to `time` at least.
+    /// Moves a rank's own time forward to at least `time`.
     pub(super) fn catch_up(&self, rank: u32, time: Time) {
         let state = &mut self.ranks.borrow_mut()[rank as usize];
         state.local = state.local.max(time);
@@ -356,12 +357,13 @@ impl JobState {
         self.record(start, RecordKind::Compute, rank, rank, span.picoseconds());
     }
 
-    /// The rank's processor is busy with a message from or to `peer` for a span; returns its start.
+    /// Makes the rank's processor busy with a message from or to `peer` for a span. Returns the
+    /// start.
     fn overhead(&self, rank: u32, peer: u32, span: Time) -> Time {
         self.overhead_at(self.now(rank), (rank, peer), span, |_| {})
     }
 
-    /// The same from a time on, and counts the message for the rank and for the job.
+    /// The same from `start` on. Also counts the message for the rank and for the job.
     pub(super) fn overhead_at(
         &self,
         start: Time,
@@ -395,7 +397,7 @@ impl JobState {
         self.node_of(one) == self.node_of(other)
     }
 
-    /// The node of a rank; usually without a division, since every message needs it four times.
+    /// The node of a rank, mostly without a division, since every message needs it four times.
     fn node_of(&self, rank: u32) -> Node {
         match self.config.ranks_per_node {
             1 => rank,
@@ -403,7 +405,8 @@ impl JobState {
         }
     }
 
-    /// Counts a blocking send; returns their number since the rank joined the engine's time.
+    /// Counts a blocking send. Returns the number of such sends since the rank joined the engine's
+    /// time.
     pub(super) fn count_ahead(&self, rank: u32) -> u32 {
         let state = &mut self.ranks.borrow_mut()[rank as usize];
         state.ahead = if state.local > self.sim.now() { state.ahead + 1 } else { 0 };
@@ -455,12 +458,12 @@ impl JobState {
         Ok(messages.insert(MessageInFlight::new(to, message)))
     }
 
-    /// Whether a message of a rank can be copied to all others by the network.
+    /// Whether the network can copy a rank's message to all others.
     pub(super) fn multicasts(&self) -> bool {
         self.carrier.multicast().is_some() && self.config.ranks_per_node == 1
     }
 
-    /// Charges a rank for one command to all others, and enters their messages.
+    /// Charges a rank for one command to all others, and enters the messages.
     pub(super) fn describe_multicast(
         &self,
         from: u32,
@@ -487,7 +490,7 @@ impl JobState {
         Ok(keys)
     }
 
-    /// Hands such messages to the carrier, now.
+    /// Hands these messages to the carrier now.
     pub(super) fn start_multicast(&self, keys: &[u32]) -> Vec<Departure> {
         let Some(multicast) = self.carrier.multicast() else { return Vec::new() };
         let departures =
@@ -497,7 +500,7 @@ impl JobState {
         departures
     }
 
-    /// Starts a message: through memory, or over the carrier now or when its time comes.
+    /// Starts a message: through memory, or over the carrier, now or at its time.
     fn start(&self, key: u32, from: u32, parcel: Parcel, at: Time) -> Departure {
         if parcel.source == parcel.destination {
             return Departure::Known(self.copy(key, from, at));
@@ -508,7 +511,7 @@ impl JobState {
                 None => Departure::Awaited(self.expect_departure(key)),
             };
         }
-        // The number of the send is known before the carrier may report its departure.
+        // The send needs its number before the carrier may report its departure.
         let send = self.expect_departure(key);
         if at > self.sim.now() {
             self.schedule(at, key << 1 | HAND_OVER);
@@ -526,7 +529,8 @@ impl JobState {
         send
     }
 
-    /// Within a node the sending processor copies; the receiver sees the copy a little later.
+    /// Copies a message within a node. The sending processor copies, and the receiver sees the copy
+    /// a little later.
     fn copy(&self, key: u32, from: u32, at: Time) -> Time {
         let bytes = self.tables.borrow().messages[key].bytes();
         let span = self.config.memory.rate.time(bytes);
@@ -545,7 +549,7 @@ impl JobState {
         self.carrier.carry(self.parcel(key), at)
     }
 
-    /// A message as the carrier takes it.
+    /// The message in the form for the carrier.
     fn parcel(&self, key: u32) -> Parcel {
         let tables = self.tables.borrow();
         let flight = &tables.messages[key];
@@ -557,7 +561,7 @@ impl JobState {
         }
     }
 
-    /// The departure time of a message is known.
+    /// Records the departure time of a message.
     fn depart(&self, key: u32, time: Time) {
         let Some(send) = self.tables.borrow_mut().messages.get_mut(key).map(|m| m.send) else {
             return;
@@ -571,7 +575,7 @@ impl JobState {
         }
     }
 
-    /// When a message departed, if it has.
+    /// The time when a message departed, if it has.
     pub(super) fn departure(&self, send: u32, context: &Context<'_>) -> Option<Time> {
         let mut sends = self.sends.borrow_mut();
         let departed = sends[send].departed;
@@ -582,7 +586,7 @@ impl JobState {
         departed
     }
 
-    /// The departure of this send is not wanted any more.
+    /// Forgets a send whose departure is no longer wanted.
     pub(super) fn forget_send(&self, send: u32) {
         let Some(pending) = self.sends.borrow_mut().remove(send) else { return };
         let mut tables = self.tables.borrow_mut();
@@ -593,7 +597,7 @@ impl JobState {
         }
     }
 
-    /// A rank begins a named phase, or ends the one that it began last.
+    /// Begins a named phase of a rank, or ends the one that it began last.
     pub(super) fn mark(&self, rank: u32, name: Option<&'static str>) {
         if !self.traced {
             return;

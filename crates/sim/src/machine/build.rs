@@ -17,7 +17,7 @@ use crate::topology::{
     Dragonfly, FatTree, Grid, Hub, HyperCrossbar, LinkClass, Multistage, Node, Switch, Topology,
 };
 
-/// A machine in a simulation, ready to carry the messages of a job.
+/// A machine installed in a simulation, ready to carry the messages of a job.
 pub struct Installed {
     /// The interfaces of all nodes.
     pub carrier: Rc<dyn Carrier>,
@@ -34,7 +34,7 @@ impl fmt::Debug for Installed {
 }
 
 impl Machine {
-    /// Sets the machine up in a simulation: its network, and its interface at every node.
+    /// Installs the machine in a simulation: its network, and its interface at every node.
     pub fn install(&self, sim: &Sim) -> Installed {
         let over = |carrier: Rc<dyn Carrier>, network: Rc<Network>| Installed {
             carrier,
@@ -71,25 +71,25 @@ impl Machine {
         }
     }
 
-    /// Whether one command reaches a set of nodes and nodes synchronise without messages, as on
-    /// paper 003's machine: what barriers and broadcasts by the group of a communicator need.
+    /// Whether one command reaches a set of nodes, and nodes synchronise without messages, as on
+    /// paper 003's machine. Barriers and broadcasts by the group of a communicator need this.
     pub fn has_groups(&self) -> bool {
         matches!(self.interface, Interface::Cenju4(_))
     }
 
-    /// A barrier of the machine's first `nodes` nodes in its network.
-    /// `None`: its switches have none, or none for a network of this size.
+    /// A barrier of the machine's first `nodes` nodes in its network. `None` if its switches have
+    /// none, or none for a network of this size.
     pub fn synchronisation(&self, sim: &Sim, nodes: u32) -> Option<Synchronisation> {
         let Interface::Cenju4(costs) = &self.interface else { return None };
         let group: Vec<Node> = (0..nodes).collect();
         Synchronisation::new(sim, costs, self.nodes, &group).ok()
     }
 
-    /// The machine with at least this many nodes: a larger network of the same shape, everything
-    /// else as the file says. A machine that is large enough stays as it is.
+    /// The machine with at least this many nodes: a larger network of the same shape, otherwise as
+    /// in the file. A machine that is large enough stays unchanged.
     ///
     /// # Errors
-    /// A line on why the shape cannot hold as many.
+    /// One line on why the shape cannot hold so many nodes.
     pub fn with_nodes(&self, nodes: u32) -> Result<Machine, String> {
         if nodes <= self.nodes {
             return Ok(self.clone());
@@ -99,7 +99,7 @@ impl Machine {
             return Err(format!("its boards' landing rings are simulated for up to {most} nodes"));
         }
         let shape = self.shape.grown(u64::from(nodes))?;
-        // Shapes grow in steps; the machine gets all nodes of the last step.
+        // Shapes grow in steps. The machine gets all nodes of the last step.
         let room = shape.nodes().and_then(|room| u32::try_from(room).ok());
         Ok(Machine { nodes: room.unwrap_or(nodes), shape, ..self.clone() })
     }
@@ -148,25 +148,26 @@ impl Machine {
         Network::new(sim, model)
     }
 
-    /// The costs of the network's links; some interfaces have their own costs at its edge.
+    /// The costs of the network's links. Some interfaces have their own costs at the network's
+    /// edge.
     fn timing(&self) -> Timing {
         let LinkCosts { hop, rate, buffer, .. } = self.links;
         let uniform = Timing::uniform(hop, rate, buffer);
         let edge = |rate| LinkTiming { latency: Time::ZERO, rate, buffer };
         match self.interface {
-            // Each engine has its own path into the router of its node and out of it, at its rate.
+            // Each engine has its own path into and out of its node's router, at its own rate.
             Interface::Tofu2(_) => uniform
                 .with(LinkClass::Injection, edge(Rate::INFINITE))
                 .with(LinkClass::Ejection, edge(Rate::INFINITE)),
-            // A hop is a switch from port to port: the last switch has only a wire behind it.
+            // A hop is a switch from port to port. Behind the last switch there is only a wire.
             Interface::Rdma(_) => uniform.with(LinkClass::Ejection, edge(rate)),
             _ => uniform,
         }
     }
 }
 
-/// Children and parents by level of a fat tree whose switches have as many ports up as down, except
-/// at the top, where all are down.
+/// The children and parents per level of a fat tree. Its switches have as many ports up as down,
+/// except at the top, where all ports go down.
 fn arities(radix: u32, levels: u32) -> Vec<(u32, u32)> {
     let half = radix / 2;
     let level = |level| {

@@ -1,18 +1,18 @@
-//! Why a machine file is refused: one line that names the file, the key and what to write.
+//! The errors of an invalid machine file: one line that names the file, the key and a valid value.
 
 use thiserror::Error;
 
 /// The error of an invalid machine file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MachineError {
-    /// It is not TOML.
+    /// The file is not TOML.
     #[error("{file}: line {line}: {what}; a machine file is TOML, see docs/machines.md")]
     Syntax {
         /// The file, as the caller named it.
         file: String,
         /// The line where the parser stopped, from 1.
         line: usize,
-        /// What the parser found.
+        /// The parser's message.
         what: String,
     },
     /// A required key is missing.
@@ -25,7 +25,7 @@ pub enum MachineError {
         /// A valid example line.
         example: String,
     },
-    /// No code reads this key: it is misspelt, or belongs to another model.
+    /// No code reads this key. It is misspelt, or belongs to another model.
     #[error("{file}: unknown key `{key}`; known here: {known}")]
     Unknown {
         /// The file.
@@ -35,14 +35,14 @@ pub enum MachineError {
         /// The known keys.
         known: String,
     },
-    /// An invalid value.
+    /// The value is invalid.
     #[error("{file}: `{key}`: {what}")]
     Value {
         /// The file.
         file: String,
         /// The key, dotted from the root.
         key: String,
-        /// What is wrong with it, and a valid value.
+        /// The fault, and a valid value.
         what: String,
     },
 }

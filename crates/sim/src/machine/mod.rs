@@ -6,11 +6,11 @@
 //! ```
 //!
 //! A file states clocks, widths, rates, depths and step counts. Results come from running the
-//! protocols on them; no curve and no result is ever an input. Every constant carries its source:
-//! a paper and the place in it, `fitted to` one printed number, or `assumed` with the reason.
+//! protocols on them. No curve and no result is ever an input. Every constant has its source: a
+//! paper and the place in it, `fitted to` one printed number, or `assumed` with the reason.
 //!
-//! The parser takes text; the caller reads files. Every error is one line that names file and key:
-//! unknown keys, impossible values, missing ones, constants without a source.
+//! The parser takes text, and the caller reads files. Every error is one line that names file and
+//! key: unknown keys, impossible values, missing keys, constants without a source.
 
 mod build;
 mod error;
@@ -30,15 +30,15 @@ use section::SectionBook;
 
 use crate::model::{cenju4, cppacs, dimmnet1, dimmnet2, ethernet, rdma, tofu2};
 
-/// Most fitted constants of one machine; the parser refuses more.
+/// The maximum number of fitted constants of one machine. The parser refuses more.
 pub const MOST_FITTED: usize = 4;
 
 /// A simulated machine, from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name, one word.
+    /// The machine's name, one word.
     pub name: String,
-    /// A line that describes it.
+    /// A one-line description.
     pub title: String,
     /// The number of nodes.
     pub nodes: u32,
@@ -46,7 +46,7 @@ pub struct Machine {
     pub shape: NetworkShape,
     /// The costs of links and switches, and the model of contention.
     pub links: LinkCosts,
-    /// The interface of every node, with the costs of its steps and of the host's.
+    /// The interface of every node, with the costs of its steps and of the host's steps.
     pub interface: Interface,
     /// Every constant of the file, with its source.
     pub constants: Vec<MachineConstant>,
@@ -72,7 +72,7 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Its name in machine files.
+    /// The interface's name in machine files.
     pub fn name(&self) -> &'static str {
         match self {
             Interface::Dimmnet2(_) => "dimmnet2",
@@ -122,12 +122,12 @@ impl Machine {
         Machine::parse_with(file, text, &[])
     }
 
-    /// Reads the text of a machine file with other values for some of its constants or words, each
-    /// named by its key from the root: `("host.interrupt", "30 us")` or
-    /// `("topology.shape", "torus")`.
+    /// Reads the text of a machine file with other values for some of its constants or words. Each
+    /// is named by its key from the root: `("host.interrupt", "30 us")` or `("topology.shape",
+    /// "torus")`.
     ///
     /// # Errors
-    /// As [`Machine::parse`], and that the file has no such key.
+    /// As [`Machine::parse`], and if the file has no such key.
     pub fn parse_with(
         file: &str,
         text: &str,
@@ -157,7 +157,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The constants that were fitted, each to one printed number.
+    /// The fitted constants, each fitted to one printed number.
     pub fn fitted(&self) -> impl Iterator<Item = &MachineConstant> {
         self.constants.iter().filter(|constant| constant.origin == Origin::Fitted)
     }

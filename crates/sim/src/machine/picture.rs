@@ -1,7 +1,7 @@
 //! A picture of a machine's network: vertices on a plane and the wires between them.
 //!
-//! Small networks are drawn whole. Of a large one the picture shows a typical part: the same shape
-//! with a few nodes to a side, or one group.
+//! Small networks are drawn whole. Of a large network the picture shows a typical part: the same
+//! shape with a few nodes per side, or one group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
@@ -10,15 +10,15 @@ use std::rc::Rc;
 use super::{Machine, NetworkShape};
 use crate::topology::{LinkEnds, Topology, Vertex};
 
-/// With more nodes only a part is drawn.
+/// A network with more nodes is drawn in part only.
 const MOST_NODES: u32 = 64;
 
 /// A vertex of a picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spot {
-    /// From left to right, 0 to 1.
+    /// The horizontal position: 0 is left, 1 is right.
     pub x: f64,
-    /// From top to bottom, 0 to 1.
+    /// The vertical position: 0 is the top, 1 is the bottom.
     pub y: f64,
     /// The number of the node; `None` for a switch.
     pub node: Option<u32>,
@@ -31,7 +31,7 @@ pub struct NetworkPicture {
     pub title: String,
     /// Nodes and switches.
     pub spots: Vec<Spot>,
-    /// Wires, by the numbers of their ends; both directions are one wire.
+    /// Wires, as pairs of indices into `spots`. Both directions are one wire.
     pub wires: Vec<(usize, usize)>,
 }
 
@@ -109,9 +109,9 @@ fn star(nodes: u32) -> Places {
     (0..nodes).map(place).collect()
 }
 
-/// Nodes on a grid: even dimensions go right, odd ones down, each coarser than those before.
-/// Further dimensions also go a little aside. Lines of three and more are bowed, so that a wire
-/// from the last node to the first is visible beside those in between.
+/// Nodes on a grid: even dimensions go right, odd ones down, each with wider steps than the
+/// previous ones. Further dimensions are also shifted slightly sideways. Lines of three or more
+/// nodes are curved, so that a wire from the last node to the first is visible beside the others.
 fn grid(extent: &[u32]) -> Places {
     let nodes = extent.iter().product();
     let place = |node: u32| {
@@ -131,7 +131,7 @@ fn grid(extent: &[u32]) -> Places {
     (0..nodes).map(place).collect()
 }
 
-/// Groups on a circle, their routers on small ones, nodes outside.
+/// Groups on a circle, their routers on small circles, and the nodes outside.
 fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
     let mut places = Places::new();
     for router in 0..routers * groups {
@@ -150,7 +150,7 @@ fn rings(nodes: u32, routers: u32, groups: u32) -> Places {
 }
 
 /// Every link of a topology between two places, with its two ends. `apart`: nodes send into the
-/// first stage and receive from the last, and the receiving side is drawn apart.
+/// first stage and receive from the last, and the receiving side is drawn separately.
 fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkEnds> {
     let ends = (0..topology.links()).map(|link| topology.link(link));
     ends.filter(|ends| ends.from != ends.to).map(move |ends| match ends.to {
@@ -162,7 +162,7 @@ fn links(topology: &Rc<dyn Topology>, apart: bool) -> impl Iterator<Item = LinkE
 /// The receiving side of a node, as a switch number that no network uses.
 const RECEIVER: u32 = 1 << 31;
 
-/// Stages from the sending nodes on, each a column; within a column in the order of numbers.
+/// Stages from the sending nodes on, each a column. Within a column in the order of numbers.
 fn layers(topology: &Rc<dyn Topology>, apart: bool) -> Places {
     let mut depth: BTreeMap<Vertex, u32> =
         (0..topology.nodes()).map(|node| (Vertex::Node(node), 0)).collect();
@@ -188,8 +188,8 @@ fn layers(topology: &Rc<dyn Topology>, apart: bool) -> Places {
     depth.into_iter().map(place).collect()
 }
 
-/// Puts switches near their neighbours: a node's own router on the node, a crossbar in the middle
-/// of its line and a little aside.
+/// Places switches near their neighbours: a node's own router on the node, a crossbar in the middle
+/// of its line and slightly sideways.
 fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     for _ in 0..2 {
         let mut around = BTreeMap::<Vertex, BTreeSet<Vertex>>::new();
@@ -207,8 +207,8 @@ fn settle(topology: &Rc<dyn Topology>, mut places: Places) -> Places {
     places
 }
 
-/// The middle of some places, and a little aside: below the places of a horizontal line, right of a
-/// vertical one, above a slanting one. The middle of one place is the place itself.
+/// The centre of some places, shifted slightly: below the places of a horizontal line, right of a
+/// vertical one, above a slanting one. The centre of one place is the place itself.
 fn beside(places: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let all: Vec<(f64, f64)> = places.collect();
     let span = |pick: fn(&(f64, f64)) -> f64| {
@@ -225,7 +225,7 @@ fn beside(places: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     }
 }
 
-/// Scales to the unit square; an upright drawing grows from the bottom.
+/// Scales to the unit square. An upright drawing grows from the bottom.
 fn scale(mut places: Places, upright: bool) -> Places {
     let ends = |pick: fn(&(f64, f64)) -> f64| {
         let values = || places.values().map(pick);
@@ -241,7 +241,7 @@ fn scale(mut places: Places, upright: bool) -> Places {
     places
 }
 
-/// Joins places that coincide: a node and its router.
+/// Merges places that coincide: a node and its router.
 fn compose(
     title: String,
     places: &Places,

@@ -1,8 +1,8 @@
-//! Reading a machine file key by key, so that every error names its key, no key goes unread, and
-//! every constant is kept together with its source.
+//! Reads a machine file key by key. So every error names its key, no key is left unread, and every
+//! constant is stored with its source.
 //!
-//! A constant is a table of two: `startup = { value = "3.5 us", source = "004 §3.2" }`. The
-//! beginning of the source says how far to trust it, see [`Origin`].
+//! A constant is a table with two keys: `startup = { value = "3.5 us", source = "004 §3.2" }`. The
+//! begin of the source says how far to trust the constant, see [`Origin`].
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,15 +14,15 @@ use crate::network::Rate;
 use hikyaku_nic::time::Time;
 use hikyaku_nic::units;
 
-/// Where a constant comes from.
+/// The origin of a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Stated by a paper, a standard or a vendor.
     Cited,
-    /// Chosen so that the model meets one printed number, which then counts as calibration and not
-    /// as a result. The source begins with `fitted to`.
+    /// Chosen so that the model meets one printed number. That number then counts as calibration,
+    /// not as a result. The source begins with `fitted to`.
     Fitted,
-    /// No source states it; the text begins with `assumed` and says why this value.
+    /// No source states it. The text begins with `assumed` and gives the reason for the value.
     Assumed,
 }
 
@@ -33,22 +33,23 @@ pub struct MachineConstant {
     pub key: String,
     /// The value as the file writes it.
     pub value: String,
-    /// The paper and the place in it, the number it was fitted to, or why it was assumed.
+    /// The paper and the place in it, the number to which it was fitted, or the reason for the
+    /// assumption.
     pub source: String,
-    /// How far to trust it.
+    /// The kind of source, which says how far to trust the value.
     pub origin: Origin,
 }
 
 impl MachineConstant {
-    /// Its value times `factor`, as a file would write it: `3.5 us` doubled is `7 us`. A whole
-    /// number stays one, rounded up. `None`: that is the value itself.
+    /// The value times `factor`, in the form of a file: `3.5 us` doubled is `7 us`. A whole number
+    /// is rounded up to a whole number. `None` if the result equals the value.
     pub fn scaled(&self, factor: f64) -> Option<String> {
         let digits = |at: char| !at.is_ascii_digit() && at != '.' && at != '_';
         let unit = self.value.find(digits).unwrap_or(self.value.len());
         let (number, unit) = self.value.split_at(unit);
         let old: f64 = number.replace('_', "").parse().ok()?;
         let scaled = match unit.trim() {
-            // Bytes come whole, and so do clocks and slots, which have no unit.
+            // Bytes, clocks and slots are whole numbers. Clocks and slots have no unit.
             "" | "B" => (old * factor).ceil(),
             _ => old * factor,
         };
@@ -65,8 +66,8 @@ impl MachineConstant {
 }
 
 /// Replaces the value of the constant `key`, dotted from the root: a whole number by a whole
-/// number, a quantity with a unit by another; or a plain word of the file, such as the shape of the
-/// network.
+/// number, a quantity with a unit by another one. Also replaces a plain word of the file, such as
+/// the shape of the network.
 pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &'static str> {
     let mut parts = key.split('.');
     let first = parts.next().and_then(|part| table.get_mut(part));
@@ -95,7 +96,8 @@ impl SectionBook {
         SectionBook { file: file.to_owned(), ..SectionBook::default() }
     }
 
-    /// The constants that were read, of the network, the interface and the host, by name.
+    /// The constants that were read, ordered by section (network, interface, host) and then by
+    /// name.
     pub(crate) fn into_constants(self) -> Vec<MachineConstant> {
         let mut constants = self.constants.into_inner();
         let section = |constant: &MachineConstant| {
@@ -110,11 +112,11 @@ impl SectionBook {
     }
 }
 
-/// One table of the file. Reading a key marks it; [`Section::finish`] refuses unmarked keys.
+/// One table of the file. Reading a key marks it, and [`Section::finish`] refuses unmarked keys.
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
     book: &'t SectionBook,
-    /// Dotted path with a dot at its end; empty for the root.
+    /// The dotted path, with a dot at its end. Empty for the root.
     path: String,
     table: &'t Table,
     read: RefCell<BTreeSet<&'static str>>,
@@ -146,7 +148,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Plain whole numbers, each at least one, such as the extent of a topology.
+    /// A list of plain whole numbers, each at least one, such as the extent of a topology.
     pub(crate) fn extent(&self, key: &'static str) -> Result<Vec<u32>, MachineError> {
         let wrong = || self.refuse(key, "is not a list of whole numbers from 1, as `[4, 8, 8]`");
         let Some(value) = self.get(key) else {
@@ -178,23 +180,23 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A constant time.
+    /// Reads a constant time.
     pub(crate) fn time(&self, key: &'static str) -> Result<Time, MachineError> {
         let time = |text: &str| units::time(text).map(Time::picoseconds);
         self.measured(key, "3.5 us", time).map(Time::from_picoseconds)
     }
 
-    /// A constant rate.
+    /// Reads a constant rate.
     pub(crate) fn rate(&self, key: &'static str) -> Result<Rate, MachineError> {
         self.measured(key, "300 MB/s", units::rate).map(|rate| Rate::bytes_per_second(rate as f64))
     }
 
-    /// A constant size, bytes.
+    /// Reads a constant size in bytes.
     pub(crate) fn bytes(&self, key: &'static str) -> Result<u64, MachineError> {
         self.measured(key, "256 B", units::size)
     }
 
-    /// A constant number without unit: steps, clocks, queues.
+    /// Reads a constant number without unit: steps, clocks, queues.
     pub(crate) fn count(&self, key: &'static str) -> Result<u64, MachineError> {
         let (value, source) = self.constant(key, "12")?;
         let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
