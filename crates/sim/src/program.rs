@@ -1,8 +1,8 @@
-//! Built-in programs: traffic with a known answer, to examine a machine.
+//! Built-in programs: traffic with a known result, to examine a machine.
 //!
-//! Each is a value with its sizes, and one async function that a rank runs. Where messages carry
-//! bytes, every receiver checks every byte, so a run that ends without an error has delivered what
-//! was sent; with lengths only, lengths are checked.
+//! Each is a value with its sizes, and one async function that a rank runs. If messages carry
+//! bytes, every receiver checks every byte. So a run that ends without an error has delivered the
+//! sent data. With lengths only, lengths are checked.
 //!
 //! | program | traffic |
 //! |---|---|
@@ -36,13 +36,13 @@ use crate::error::SimError;
 use crate::job::{Content, Payload, Rank, ReceivedMessage, SendRequest};
 use crate::topology::Grid;
 
-/// Why a program did not end with its answer.
+/// The reasons why a program failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] SimError),
-    /// A message differs from what its sender sent: a fault of the simulator.
+    /// A message differs from the one that was sent: a fault of the simulator.
     #[error("rank {rank} got a wrong message from rank {source_rank}: {what}")]
     Wrong {
         /// The receiver.
@@ -56,11 +56,11 @@ pub enum ProgramError {
 
 /// The byte that fills message `number` of `from`.
 fn fill(from: u32, number: u32) -> u8 {
-    // Odd multipliers: neighbours in either count differ.
+    // Odd multipliers: neighbours in rank or number get different bytes.
     (from.wrapping_mul(167) ^ number.wrapping_mul(59)) as u8
 }
 
-/// Starts to send a message of `bytes` bytes, all of them `fill` of its sender and number.
+/// Starts a send of `bytes` bytes, each filled with `fill` of the sender and the number.
 fn start(
     rank: &Rank,
     to: u32,
@@ -76,7 +76,7 @@ fn start(
     }
 }
 
-/// Checks that a message is the one that its source sent under this number.
+/// Checks that a message is the one that its source sent with this number.
 fn check(
     rank: &Rank,
     message: &ReceivedMessage,
@@ -100,7 +100,7 @@ fn check(
     }
 }
 
-/// Rank 0 sends, the last rank answers; the other ranks do nothing.
+/// Rank 0 sends and the last rank answers. The other ranks do nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PingPong {
     /// Bytes of each message.
@@ -110,7 +110,7 @@ pub struct PingPong {
 }
 
 impl PingPong {
-    /// One rank's part. In a job of one rank it ends at once.
+    /// Runs one rank's part. In a job of one rank it ends at once.
     ///
     /// # Errors
     /// A call failed, or a message came back changed.
@@ -145,7 +145,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// One rank's part.
+    /// Runs one rank's part.
     ///
     /// # Errors
     /// A call failed, or a message arrived changed.
@@ -166,26 +166,27 @@ impl Ring {
 #[derive(Debug, Clone)]
 pub struct Halo {
     grid: Rc<Grid>,
-    /// Bytes of a face.
+    /// The bytes of a face.
     bytes: u64,
     steps: u32,
-    /// Computing time of a step.
+    /// The computing time per step.
     compute: Time,
 }
 
 impl Halo {
-    /// `steps` exchanges of `bytes` a face; every rank computes for a time after each. Ranks are
-    /// numbered along `extent`, first dimension fastest.
+    /// `steps` exchanges of `bytes` per face. Every rank computes for a time after each exchange.
+    /// Ranks are numbered along `extent`, the first dimension varying fastest.
     pub fn new(extent: &[u32], bytes: u64, steps: u32, compute: Time) -> Halo {
         Halo { grid: Rc::new(Grid::torus(extent)), bytes, steps, compute }
     }
 
-    /// One rank's part.
+    /// Runs one rank's part.
     ///
     /// # Errors
     /// A call failed, or a message arrived changed.
     pub async fn run(self, rank: Rank) -> Result<(), ProgramError> {
-        // Faces by tag: dimension and direction of travel. An extent of one has no neighbours.
+        // The tags of faces are dimension and direction of travel. An extent of one has no
+        // neighbours.
         let sizes = self.grid.dimensions().iter().map(|dimension| dimension.size);
         let faces: Vec<(usize, bool)> = sizes
             .enumerate()
@@ -219,13 +220,13 @@ impl Halo {
     }
 }
 
-/// Extents of a grid of this many dimensions for `ranks` ranks, as equal as the number allows, the
-/// largest first.
+/// The extents of a grid with this many dimensions for `ranks` ranks: as equal as the number
+/// allows, the largest first.
 pub fn balanced(ranks: u32, dimensions: u32) -> Vec<u32> {
     let mut extent = Vec::new();
     let mut rest = ranks.max(1);
     for left in (1..=dimensions.max(1)).rev() {
-        // The largest divisor that is not above the root that the rest of the dimensions share.
+        // The largest divisor that is not above the root shared by the remaining dimensions.
         let fits = |d: u32| d.checked_pow(left).is_some_and(|power| power <= rest);
         let divisor =
             (1..=rest).take_while(|&d| fits(d)).filter(|&d| rest.is_multiple_of(d)).last();
@@ -237,28 +238,27 @@ pub fn balanced(ranks: u32, dimensions: u32) -> Vec<u32> {
     extent
 }
 
-/// The tag of these messages. No other program uses it, so one may follow another.
-///
-/// Random traffic: each rank to any other at random times, the textbook load of a network.
+/// The tag of random traffic. No other program uses this tag, so one program may follow another.
 const TAG: i32 = 100;
 
-/// Messages to destinations drawn uniformly, after gaps drawn from an exponential distribution.
+/// Random traffic: each rank sends to random ranks, uniformly distributed, with exponentially
+/// distributed gaps. It is the textbook load of a network.
 #[derive(Debug, Clone)]
 pub struct RandomTraffic {
     bytes: u64,
-    /// Messages that each rank sends.
+    /// The number of messages that each rank sends.
     messages: u32,
-    /// Mean gap between two messages of a rank, picoseconds.
+    /// The mean gap between two messages of a rank, picoseconds.
     gap: f64,
-    /// By rank: how many it will receive.
+    /// By rank: the number of messages that it will receive.
     expected: Rc<[u32]>,
 }
 
 impl RandomTraffic {
-    /// `messages` messages of each of `ranks` ranks, `gap` apart on average.
+    /// `messages` messages from each of `ranks` ranks, `gap` apart on average.
     ///
-    /// The numbers of messages to receive are drawn here as the ranks will draw them, so that every
-    /// rank knows when it has all of its messages; that takes `seed` of the simulation.
+    /// The numbers of messages to receive are drawn here as the ranks will draw them, with the
+    /// simulation's `seed`. So every rank knows when it has all of its messages.
     pub fn new(seed: u64, ranks: u32, bytes: u64, messages: u32, gap: Time) -> RandomTraffic {
         let mut expected = vec![0; ranks as usize];
         for from in 0..ranks {
@@ -271,7 +271,7 @@ impl RandomTraffic {
         RandomTraffic { bytes, messages, gap: gap.picoseconds() as f64, expected: expected.into() }
     }
 
-    /// One rank's part.
+    /// Runs one rank's part.
     ///
     /// # Errors
     /// A call failed, or a message arrived changed.
@@ -289,7 +289,7 @@ impl RandomTraffic {
     }
 }
 
-/// A gap in means, and a destination.
+/// A gap, in units of the mean, and a destination.
 fn draw(random: &mut engine::Random, ranks: u32) -> (f64, u32) {
     let gap = random.exponential(1.0);
     (gap, random.below(u64::from(ranks)) as u32)

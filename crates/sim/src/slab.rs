@@ -1,9 +1,9 @@
-//! A table whose places are reused: entries in flight, by a small number.
+//! A table with reused places: entries in flight, by a small number.
 //!
-//! Events carry one word, so every object they refer to has a number. Places freed last are used
-//! first, which keeps the table small and warm. The numbers of free places are a list of their own,
-//! not links through the places: in a table beyond the caches, links would be one miss after the
-//! other. The list names the next places, so they are prefetched.
+//! Events carry one word, so every object that they refer to has a number. The last freed place is
+//! used first, which keeps the table small and in the cache. The numbers of free places are a
+//! separate list, not links through the places. In a table beyond the caches, following links would
+//! cost one miss after the other. The list names the next places, so they can be prefetched.
 
 use hikyaku_nic::sync::prefetch_for_write;
 
@@ -11,14 +11,14 @@ use hikyaku_nic::sync::prefetch_for_write;
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
-    /// Free places, the one freed last at the end.
+    /// Free places, the last freed one at the end.
     free: Vec<u32>,
 }
 
-/// The number of no place.
+/// The number that stands for no place.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// How many insertions before its turn a free place is prefetched.
+/// The number of insertions by which a free place is prefetched ahead.
 const AHEAD: usize = 6;
 
 impl<T> Default for Slab<T> {
@@ -28,7 +28,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// The memory of a place: no more than a value where its type leaves a bit pattern.
+    /// The size of a place: no more than a value, if its type has a spare bit pattern.
     #[cfg(test)]
     pub(crate) const PLACE_BYTES: usize = size_of::<Option<T>>();
 
@@ -61,7 +61,7 @@ impl<T> Slab<T> {
         self.places.get_mut(key as usize)?.as_mut()
     }
 
-    /// Removes a value; its number can be reused.
+    /// Removes a value. Its number can be reused.
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         let value = self.places.get_mut(key as usize)?.take()?;
         self.free.push(key);

@@ -32,7 +32,7 @@ pub trait Carrier {
     fn nodes(&self) -> u32;
 
     /// The costs of a message of `bytes` bytes for the processors at its ends, in addition to the
-    /// job's own costs: the host's steps of this interface. Charged to the ranks, not to the carrier.
+    /// job's own costs: the host's steps of this interface. Charged to the ranks, not the carrier.
     fn host(&self, bytes: u64) -> HostCosts {
         let _ = bytes;
         HostCosts::default()

@@ -247,7 +247,7 @@ impl<'t> Section<'t> {
         Ok(number)
     }
 
-    /// The two parts of a constant.
+    /// The two parts of a constant: its value and its source.
     fn constant(
         &self,
         key: &'static str,

@@ -7,8 +7,8 @@
 //! extent = [4, 8, 8]             link_rate = { value = "300 MB/s", source = "004 §2" }
 //! ```
 //!
-//! Routing belongs to the shape and has no key: each shape has the one deterministic routing that
-//! `topology` implements and argues about.
+//! Routing belongs to the shape and has no key. Each shape has the one deterministic routing that
+//! `topology` implements and explains.
 
 use super::MachineError;
 use super::section::Section;
@@ -39,7 +39,7 @@ pub enum NetworkShape {
         /// Levels of switches.
         levels: u32,
     },
-    /// A dragonfly: nodes a router, routers a group, links from a router to other groups.
+    /// A dragonfly: nodes per router, routers per group, links from a router to other groups.
     Dragonfly {
         /// Nodes on a router (p).
         nodes: u32,
@@ -70,13 +70,13 @@ pub struct LinkCosts {
     pub flow: ContentionModel,
     /// The payload rate of a link.
     pub rate: Rate,
-    /// Bytes of the buffer at the far end of a channel; 0 without contention.
+    /// The bytes of the buffer at the far end of a channel; 0 without contention.
     pub buffer: u64,
-    /// Time of a packet's head through a switch, the link behind it included.
+    /// The time of a packet's head through a switch, including the link behind it.
     pub hop: Time,
 }
 
-/// Most dimensions, and most nodes that a file may ask for.
+/// The maximum number of dimensions, and of nodes that a file may request.
 const MOST_DIMENSIONS: usize = 8;
 const MOST_NODES: u64 = 1 << 20;
 
@@ -110,7 +110,7 @@ impl NetworkShape {
         Ok(shape)
     }
 
-    /// The number of nodes it has room for; `None`: any number.
+    /// The number of nodes for which it has room; `None` for any number.
     pub fn nodes(&self) -> Option<u64> {
         let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
         match self {
@@ -129,8 +129,8 @@ impl NetworkShape {
         }
     }
 
-    /// The same shape with room for this many nodes: the shortest extent doubles, trees get a level
-    /// or wider switches, dragonflies more groups.
+    /// The same shape with room for this many nodes: the shortest extent doubles, trees get another
+    /// level or wider switches, and dragonflies get more groups.
     pub(super) fn grown(&self, nodes: u64) -> Result<NetworkShape, String> {
         if nodes > MOST_NODES {
             return Err(format!("no machine has more than {MOST_NODES} nodes"));
@@ -145,7 +145,7 @@ impl NetworkShape {
         }
     }
 
-    /// About twice the room.
+    /// Doubles the room, approximately.
     fn double(&mut self) {
         match self {
             NetworkShape::Switch | NetworkShape::Hub | NetworkShape::Multistage => {}
@@ -156,7 +156,8 @@ impl NetworkShape {
             NetworkShape::FatTree { levels, .. } if *levels < 3 => *levels += 1,
             NetworkShape::FatTree { radix, .. } => *radix *= 2,
             NetworkShape::Dragonfly { routers, links, groups, .. } => {
-                // More groups while the links of a group reach all others; then wider groups.
+                // Add groups while the links of a group can reach all others. Then widen the
+                // groups.
                 match *groups < *routers * *links + 1 {
                     true => *groups += 1,
                     false => *links += 1,

@@ -43,7 +43,7 @@ fn a_file_says_exactly_one_machine() {
     assert_eq!(machine.interface.name(), "cp-pacs");
 }
 
-/// The error about the file in which `from` is replaced by `to`.
+/// The error of the file in which `from` is replaced by `to`.
 fn error_of(from: &str, to: &str) -> String {
     assert!(CP_PACS.contains(from), "{from}");
     Machine::parse("m.toml", &CP_PACS.replacen(from, to, 1)).unwrap_err().to_string()

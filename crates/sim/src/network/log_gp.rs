@@ -7,12 +7,11 @@
 //!   receiver's wire    |<--- (k-1)G ----->| delivered
 //! ```
 //!
-//! The model is for large runs: a message costs one event. It is exact that each end moves one
-//! message at a time, so fan-in and fan-out take their time. The path between the ends is not
+//! The model is for large runs: a message costs one event. Each end moves one message at a time,
+//! which is exact, so fan-in and fan-out take their time. The path between the ends is not
 //! modelled. `o`, the processor's part, belongs to the host and not to the network.
 //!
-//! Messages from the two sides of a fan-in are served in the order in which each would have arrived
-//! alone.
+//! Messages of a fan-in are served in the order in which each would have arrived alone.
 
 use hikyaku_nic::sync::prefetch_for_write;
 use hikyaku_nic::time::Time;
@@ -27,7 +26,7 @@ use crate::slab::Slab;
 pub struct LogGpParameters {
     /// L: the latency of the network, from the first byte's departure to its arrival.
     pub latency: Time,
-    /// g: the least time between two messages at one end.
+    /// g: the minimum time between two messages at one end.
     pub gap: Time,
     /// 1/G: the rate at which a long message's bytes leave and arrive.
     pub rate: Rate,
@@ -44,18 +43,18 @@ pub struct LogGp {
 /// A node's two wires.
 #[derive(Debug, Clone, Copy, Default)]
 struct NodeWires {
-    /// When the next message may start to leave.
+    /// The time when the next message may start to leave.
     out_free: Time,
-    /// When the next message may start to arrive.
+    /// The time when the next message may start to arrive.
     in_free: Time,
 }
 
-/// Half a cache line, and never across two lines.
+/// A message in flight. Half a cache line, and never across two lines.
 #[derive(Debug)]
 #[repr(align(32))]
 struct LogGpMessage {
     packet: Packet,
-    /// Whether the receiver serves it: it is delivered when its event is due.
+    /// Whether the receiver is serving it: it is delivered at its event.
     served: bool,
 }
 
@@ -87,7 +86,8 @@ impl NetworkModel for LogGp {
         Some(start + length)
     }
 
-    /// The last byte of a message without contention arrives now; with contention, later.
+    /// At this event the last byte of a message arrives if there is no contention. With contention
+    /// it arrives later.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>) {
         let LogGpMessage { packet, served } = self.in_flight[event];
         if !served {

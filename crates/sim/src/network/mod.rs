@@ -1,4 +1,4 @@
-//! Networks: how long a packet travels, and how it waits for links and buffers.
+//! Networks: the travel time of packets, and their waits for links and buffers.
 //!
 //! ```text
 //!   interface --send(packet)--> Network --[ model: LogGp | Wormhole | CutThrough ]--+
@@ -7,9 +7,9 @@
 //!       +--- delivered(packet): the last byte has arrived            <-------------+
 //! ```
 //!
-//! A *model* is a state machine without a clock. It receives packets and its own events, and
-//! schedules events and reports outcomes through an [`Agenda`]. [`Network`] hosts one model in a
-//! simulation and passes the outcomes to its listener, a modelled interface or the plain one of
+//! A *model* is a state machine without a clock. It receives packets and its own events. It
+//! schedules events and reports outcomes through an [`Agenda`]. [`Network`] runs one model in a
+//! simulation and passes the outcomes to its listener: a modelled interface, or the plain one of
 //! `job`.
 //!
 //! | model | behaviour | cost |
@@ -18,9 +18,9 @@
 //! | [`Wormhole`] | a message holds its channels until its tail has passed | one event a hop |
 //! | [`CutThrough`] | finite buffers, in which blocked packets wait whole | two events a hop |
 //!
-//! Beside them, [`SyncNetwork`] is the barrier hardware of a multistage network.
+//! [`SyncNetwork`] is the separate barrier hardware of a multistage network.
 //!
-//! All models guarantee: every packet sent is delivered once; none arrives before it was sent;
+//! All models guarantee: every sent packet is delivered once; none arrives before it was sent;
 //! packets between two nodes keep their order; a departure is reported before its delivery.
 
 mod cut_through;
@@ -48,15 +48,16 @@ pub use wormhole::Wormhole;
 use crate::engine::{BATCH, Component, ComponentId, PrefetchStage, Sim};
 use crate::topology::Node;
 
-/// The user of a network: it is notified of the outcomes of its packets.
+/// The user of a network. It receives the outcomes of its packets.
 pub trait Listener {
-    /// The last byte of a packet has left its sender: the next one may follow.
+    /// The last byte of a packet has left its sender. The next packet may follow.
     fn departed(&self, packet: &Packet);
 
     /// The last byte of a packet has arrived.
     fn delivered(&self, packet: &Packet);
 
-    /// Packets will soon be delivered; as [`Component::prepare`], from the second stage on.
+    /// Prepares for packets that will soon be delivered, like [`Component::prepare`], from the
+    /// second stage on.
     fn prepare(&self, packets: &[Packet], stage: PrefetchStage) {
         let _ = (packets, stage);
     }
@@ -77,11 +78,11 @@ pub struct Network {
 /// Packets and bytes of a network so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetworkCounts {
-    /// Packets sent; a multicast is one.
+    /// Packets sent. A multicast counts once.
     pub sent: u64,
-    /// Packets delivered; each copy is one.
+    /// Packets delivered. Each copy counts.
     pub delivered: u64,
-    /// Bytes delivered, headers included.
+    /// Bytes delivered, including headers.
     pub bytes: u64,
 }
 
@@ -92,7 +93,7 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    /// Hosts a model in a simulation. Switch the simulation's trace on before this call, which
+    /// Runs a model in a simulation. Switch the simulation's trace on before this call, which
     /// decides whether links are traced.
     pub fn new(sim: &Sim, model: Box<dyn NetworkModel>) -> Rc<Network> {
         let network = Rc::new(Network {
@@ -108,13 +109,13 @@ impl Network {
         network
     }
 
-    /// Sets the listener for outcomes; the last one counts. Held weakly, because it holds the
-    /// network.
+    /// Sets the listener for outcomes, in place of an earlier one. The reference is weak, because
+    /// the listener holds the network.
     pub fn connect(&self, listener: Weak<dyn Listener>) {
         *self.listener.borrow_mut() = Some(listener);
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> u32 {
         self.model.borrow().nodes()
     }
@@ -129,7 +130,7 @@ impl Network {
         self.model.borrow().takes_ahead()
     }
 
-    /// The time that each link has carried bytes, by link number; empty without links.
+    /// The time during which each link has carried bytes, by link number. Empty without links.
     pub fn link_busy(&self) -> Vec<Time> {
         self.model.borrow().link_busy().to_vec()
     }
@@ -137,12 +138,12 @@ impl Network {
     /// Sends a packet now. `Some(time)`: it departs then, and the listener is not notified.
     ///
     /// # Panics
-    /// If the packet names a node that does not exist; the listener checks that before.
+    /// If the packet names a node that does not exist. The listener checks that before.
     pub fn send(&self, packet: Packet) -> Option<Time> {
         self.send_at(packet, self.sim.now())
     }
 
-    /// Sends a packet at a time that lies ahead, if the model [takes](Network::takes_ahead) it.
+    /// Sends a packet at a future time, if the model [accepts](Network::takes_ahead) it.
     ///
     /// # Panics
     /// As [`Network::send`].
@@ -181,19 +182,19 @@ impl Network {
         Ok(())
     }
 
-    /// Opens or closes a node's door; [`NetworkModel::set_open`].
+    /// Opens or closes a node's door: [`NetworkModel::set_open`].
     pub fn set_open(&self, node: Node, open: bool) {
         self.call(|model, agenda| model.set_open(node, open, agenda));
     }
 
-    /// Calls the model and passes its outcomes on.
+    /// Calls the model and passes its outcomes to the listener.
     fn call<R>(&self, body: impl FnOnce(&mut dyn NetworkModel, &mut Agenda<'_>) -> R) -> R {
         let component = self.component.get().expect("set when the network is made");
         let mut outcomes = self.outcomes.take();
         let mut agenda =
             Agenda { sim: &self.sim, component, outcomes: &mut outcomes, traced: self.traced };
         let result = body(self.model.borrow_mut().as_mut(), &mut agenda);
-        // The model is not borrowed any more: a listener may send in answer.
+        // The model is no longer borrowed: a listener may send in response.
         for outcome in outcomes.drain(..) {
             self.pass_on(&outcome);
         }

@@ -1,4 +1,4 @@
-//! What a network's model takes and reports: the trait that all models implement.
+//! The trait that all network models implement, with its inputs and outcomes.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use hikyaku_nic::time::Time;
 use crate::engine::{ComponentId, PrefetchStage, RecordKind, Sim, TraceRecord};
 use crate::topology::{Link, Node};
 
-/// A packet, or a whole message where the network takes messages whole.
+/// A packet, or a whole message if the network takes messages whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// The sending node.
@@ -16,7 +16,7 @@ pub struct Packet {
     pub destination: Node,
     /// Bytes on the wire, headers included.
     pub bytes: u64,
-    /// The sender's number for it, returned with every outcome.
+    /// The sender's number for the packet, returned with every outcome.
     pub token: u64,
 }
 
@@ -63,7 +63,7 @@ impl Agenda<'_> {
         }
     }
 
-    /// Reports an outcome, as of now.
+    /// Reports an outcome at the current time.
     pub fn report(&mut self, outcome: NetworkOutcome) {
         self.outcomes.push(outcome);
     }
@@ -75,13 +75,13 @@ pub trait NetworkModel: fmt::Debug {
     fn nodes(&self) -> u32;
 
     /// Takes a packet. `Some(time)` if the time is already known at which its last byte leaves the
-    /// sender; then no [`NetworkOutcome::Departed`] follows.
+    /// sender. Then no [`NetworkOutcome::Departed`] follows.
     ///
-    /// `at` is when the sender hands it over. It lies after now only if
+    /// `at` is the time of the hand-over. It is later than now only if the model
     /// [`takes_ahead`](NetworkModel::takes_ahead).
     fn send(&mut self, packet: Packet, at: Time, agenda: &mut Agenda<'_>) -> Option<Time>;
 
-    /// Takes a packet for several nodes, to be copied on the way; its `destination` is ignored.
+    /// Takes a packet for several nodes, to be copied on its path. Its `destination` is ignored.
     /// Each copy is reported as delivered with its own destination.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ pub trait NetworkModel: fmt::Debug {
     /// Handles an event that this model scheduled.
     fn handle(&mut self, event: u32, agenda: &mut Agenda<'_>);
 
-    /// The packet that an event will deliver, if any; called for events that are due soon. The
+    /// The packet that an event will deliver, if any. Called for events that are due soon. The
     /// first stage may only prefetch its entry, as in [`Component::prepare`].
     ///
     /// [`Component::prepare`]: crate::engine::Component::prepare
@@ -108,20 +108,20 @@ pub trait NetworkModel: fmt::Debug {
         None
     }
 
-    /// Whether packets may be handed over before their time, because no event until then can change
-    /// their departure. Each sender's packets come in order of time.
+    /// Whether packets may be handed over before their time, because no earlier event can change
+    /// their departure. Each sender's packets must be in order of time.
     fn takes_ahead(&self) -> bool {
         false
     }
 
     /// Opens or closes a node's door. While it is closed, packets for the node wait in the network,
-    /// as they do in front of an interface that stalls.
+    /// as in front of an interface that stalls.
     fn set_open(&mut self, node: Node, open: bool, agenda: &mut Agenda<'_>) {
         let _ = (node, open, agenda);
     }
 
-    /// The time that each link has carried bytes so far, by link number of the topology; empty
-    /// without links.
+    /// The time during which each link has carried bytes so far, by the topology's link number.
+    /// Empty without links.
     fn link_busy(&self) -> &[Time] {
         &[]
     }

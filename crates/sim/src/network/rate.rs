@@ -4,21 +4,21 @@ use std::fmt;
 
 use hikyaku_nic::time::Time;
 
-/// Fractional bits of a picosecond that a rate keeps.
+/// The number of fractional bits of a picosecond in a rate.
 const FRACTION_BITS: u32 = 20;
 
-/// A rate of transfer, kept as time per byte in 2^-20 ps: exact to 1e-6 ps, so that a gigabyte at
-/// any rate is right to a nanosecond, and integer arithmetic throughout.
+/// A transfer rate, stored as time per byte in 2^-20 ps. It is exact to 1e-6 ps, so the time of a
+/// gigabyte at any rate is right to a nanosecond. All arithmetic is on integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     per_byte: u64,
 }
 
 impl Rate {
-    /// Any number of bytes takes no time.
+    /// The rate at which any number of bytes takes no time.
     pub const INFINITE: Rate = Rate { per_byte: 0 };
 
-    /// A rate in bytes a second. A rate that is not above zero counts as infinite, which is no
+    /// A rate in bytes per second. A rate that is not above zero counts as infinite, that is, as no
     /// limit.
     pub fn bytes_per_second(rate: f64) -> Rate {
         if rate <= 0.0 || !rate.is_finite() {
@@ -27,24 +27,24 @@ impl Rate {
         Rate { per_byte: (1e12 / rate * f64::from(1u32 << FRACTION_BITS)).round() as u64 }
     }
 
-    /// A rate in MB/s, a million bytes a second, as the papers print rates.
+    /// A rate in MB/s, a million bytes per second, as in the papers.
     pub fn megabytes_per_second(rate: f64) -> Rate {
         Rate::bytes_per_second(rate * 1e6)
     }
 
-    /// A rate in Gb/s, a thousand million bits a second, as links are sold.
+    /// A rate in Gb/s, a thousand million bits per second, as in link names.
     pub fn gigabits_per_second(rate: f64) -> Rate {
         Rate::bytes_per_second(rate * 1e9 / 8.0)
     }
 
-    /// How long `bytes` take, rounded to the nearest picosecond; saturates after 213 days.
+    /// The time for `bytes`, rounded to the nearest picosecond. Saturates after 213 days.
     pub fn time(self, bytes: u64) -> Time {
         let half = 1u128 << (FRACTION_BITS - 1);
         let exact = (u128::from(bytes) * u128::from(self.per_byte) + half) >> FRACTION_BITS;
         Time::from_picoseconds(u64::try_from(exact).unwrap_or(u64::MAX))
     }
 
-    /// Bytes a second, infinity if this does not limit.
+    /// The bytes per second; infinity if there is no limit.
     pub fn as_bytes_per_second(self) -> f64 {
         1e12 * f64::from(1u32 << FRACTION_BITS) / self.per_byte as f64
     }

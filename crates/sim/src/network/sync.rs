@@ -1,8 +1,8 @@
 //! Barriers in the switches of a multistage network (paper 003 §2.2 and §4.4).
 //!
 //! Every member sends one synchronisation packet and gets one. A switch has a table with the state
-//! of each identifier. It counts the packets of each input. When every expected input has had one,
-//! it sends one packet out of every output that leads to members.
+//! of each identifier, and counts the packets of each input. When every expected input has received
+//! one, the switch sends one packet out of every output that leads to members.
 //!
 //! ```text
 //!   members 0, 2, 5      stage 0               stage 1
@@ -11,12 +11,12 @@
 //!      5 --->[ expects 5; fires at once]-->[                               ]---> 5
 //! ```
 //!
-//! After the last stage every packet depends on every member, so its arrival is the end of the
-//! barrier. A table serves one packet at a time; the paper's latency of a switch is "200 + a ns",
-//! where `a` is the wait for the table. Stages work in parallel, so the time is set by their number
-//! and hardly by that of the members (paper 003, Fig. 10 E).
+//! After the last stage every packet depends on every member, so its arrival ends the barrier. A
+//! table serves one packet at a time. The paper's latency of a switch is "200 + a ns", where `a` is
+//! the wait for the table. Stages work in parallel, so the time depends on the number of stages and
+//! hardly on the number of members (paper 003, Fig. 10 E).
 //!
-//! The packets are a few bytes on wires that data use too; a wait for data is not modelled.
+//! The packets are a few bytes on wires that also carry data. A wait for data is not modelled.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,25 +28,25 @@ use crate::engine::{Component, ComponentId, Server, Signal, SignalWait, Sim};
 use crate::slab::Slab;
 use crate::topology::{Multistage, Node, Topology};
 
-/// Identifiers that a packet's 7-bit field can name.
+/// The number of identifiers in a packet's 7-bit field.
 const IDENTIFIERS: u8 = 128;
-/// Nodes that a packet's routing map can name, and so the largest system with such barriers.
+/// The number of nodes in a packet's routing map: the largest system with such barriers.
 const LARGEST_SYSTEM: u32 = 64;
-/// Ports of a switch.
+/// The number of ports of a switch.
 const PORTS: usize = 4;
 
 /// The costs of synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncParameters {
-    /// From a node to its first switch, and from the last one into a node.
+    /// The time from a node to its first switch, and from the last switch into a node.
     pub wire: Time,
-    /// Through a switch whose table is free: paper 003 §2.2 gives 200 ns.
+    /// The time through a switch whose table is free: paper 003 §2.2 gives 200 ns.
     pub switch: Time,
-    /// How long one packet keeps the table from the next; part of `switch`.
+    /// The time for which one packet occupies the table; part of `switch`.
     pub table: Time,
 }
 
-/// Why a barrier cannot be set up or entered.
+/// The reasons why a barrier cannot be set up or entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SyncError {
     /// The network is too large for the switches' header registers.
@@ -75,7 +75,7 @@ pub enum SyncError {
         /// Nodes of the network.
         nodes: u32,
     },
-    /// A node enters a barrier of which it is not a member.
+    /// A node enters a barrier without being a member.
     #[error("node {node} is no member of barrier {id}")]
     NotAMember {
         /// The identifier.
@@ -92,7 +92,7 @@ pub struct SyncNetwork {
     shape: Multistage,
     parameters: SyncParameters,
     component: Cell<Option<ComponentId>>,
-    /// By switch: its table.
+    /// The table of each switch.
     tables: Vec<Server>,
     groups: RefCell<BTreeMap<u8, SyncGroup>>,
     packets: RefCell<Slab<SyncPacket>>,
@@ -102,16 +102,16 @@ pub struct SyncNetwork {
 #[derive(Debug)]
 struct SyncGroup {
     members: BTreeMap<Node, SyncMember>,
-    /// By switch: for each input the packets that have come, if any are expected.
+    /// By switch: the number of received packets for each input that expects packets.
     states: BTreeMap<u32, [Option<u32>; PORTS]>,
 }
 
 /// A member of a group.
 #[derive(Debug)]
 struct SyncMember {
-    /// How often it has entered the barrier.
+    /// The number of times that it has entered the barrier.
     entered: u64,
-    /// Raised when the barrier is over for it.
+    /// Raised when the barrier has ended for this member.
     released: Signal,
 }
 
@@ -119,9 +119,9 @@ struct SyncMember {
 struct SyncPacket {
     id: u8,
     stage: u32,
-    /// Its wire, by position.
+    /// The wire, by position.
     position: u32,
-    /// Whether it has passed the table of its switch.
+    /// Whether the packet has passed the table of its switch.
     looked_up: bool,
 }
 
@@ -152,7 +152,7 @@ impl SyncNetwork {
         Ok(network)
     }
 
-    /// Gives an identifier to a set of nodes.
+    /// Assigns an identifier to a set of nodes.
     ///
     /// # Errors
     /// [`SyncError::NoSuchIdentifier`], [`SyncError::InUse`], [`SyncError::BadMembers`].
@@ -177,13 +177,13 @@ impl SyncNetwork {
         Ok(())
     }
 
-    /// Releases an identifier; packets in flight for it are lost.
+    /// Releases an identifier. Its packets in flight are lost.
     pub fn release(&self, id: u8) {
         self.groups.borrow_mut().remove(&id);
     }
 
-    /// Enters a barrier at a time, which is now or ahead; the returned wait ends when every member
-    /// has entered as often.
+    /// Enters a barrier at a time, which is now or later. The returned wait ends when every member
+    /// has entered the same number of times.
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].
@@ -222,14 +222,14 @@ impl SyncNetwork {
         self.sim.schedule(time, component, key);
     }
 
-    /// A packet is at a switch: it waits for the table.
+    /// Handles a packet that has reached a switch: it waits for the table.
     fn look_up(&self, packet: SyncPacket) {
         let switch = self.shape.switch_at(packet.stage, packet.position);
         let start = self.tables[switch as usize].book(self.sim.now(), self.parameters.table);
         self.schedule(start + self.parameters.switch, SyncPacket { looked_up: true, ..packet });
     }
 
-    /// A packet has been counted: if it was the last one expected, packets leave the switch.
+    /// Counts a packet. If it was the last expected one, packets leave the switch.
     fn count(&self, packet: SyncPacket) {
         let SyncPacket { id, stage, position, .. } = packet;
         let switch = self.shape.switch_at(stage, position);
@@ -243,7 +243,7 @@ impl SyncNetwork {
         if state.iter().flatten().any(|&count| count == 0) {
             return;
         }
-        // A member may be in the next barrier already: its packet stays counted.
+        // A member may already have entered the next barrier: its packet stays counted.
         state.iter_mut().flatten().for_each(|count| *count -= 1);
         let outputs = self.outputs(group, stage, position);
         drop(groups);
@@ -255,10 +255,10 @@ impl SyncNetwork {
         }
     }
 
-    /// The wires after a switch that lead to members.
+    /// The wires behind a switch that lead to members.
     fn outputs(&self, group: &SyncGroup, stage: u32, position: u32) -> Vec<u32> {
         let behind = |&to: &Node| {
-            // A member lies behind this switch if it agrees with it in all the digits replaced.
+            // A member lies behind this switch if both agree in all the digits replaced so far.
             (0..stage)
                 .all(|before| self.shape.digit(to, before) == self.shape.digit(position, before))
         };
@@ -303,8 +303,8 @@ mod tests {
         table: Time::from_nanoseconds(50),
     };
 
-    /// When each member leaves each of the rounds. `members` says when each enters the first, and
-    /// how long it works in between.
+    /// The times when each member leaves each round. `members` gives the time when each enters the
+    /// first round, and the time of its work between rounds.
     fn run(nodes: u32, members: &[(Node, u64)], rounds: u32) -> Vec<Vec<(u64, u64)>> {
         let simulation = Simulation::new(0);
         let network = SyncNetwork::new(&simulation, Multistage::new(nodes), PARAMETERS).unwrap();
@@ -341,7 +341,7 @@ mod tests {
             let spans = run(64, &members, 1);
             spans.iter().map(|rounds| rounds[0].1).max().unwrap()
         };
-        // At most three more waits for a table in each of three stages.
+        // At most three additional waits for a table in each of three stages.
         assert_eq!(leave(1), 620);
         assert!((620..=620 + 3 * 3 * 50).contains(&leave(64)), "{}", leave(64));
     }

@@ -11,21 +11,21 @@ use crate::topology::{Channel, Link, LinkClass, Node, Topology, Vertex};
 /// The costs of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkTiming {
-    /// From taking the link until the packet's head has been routed at its far end and may request
-    /// the next: the switch at the near end, the wire, the routing decision.
+    /// The time from taking the link until the packet's head has been routed at the far end and may
+    /// request the next link: the switch at the near end, the wire, and the routing decision.
     pub latency: Time,
-    /// The rate at which bytes cross it.
+    /// The rate at which bytes cross the link.
     pub rate: Rate,
-    /// The bytes of each buffer at its far end.
+    /// The bytes of each buffer at the far end.
     pub buffer: u64,
 }
 
 /// The costs of all links of a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// For classes not named in `by_class`.
+    /// The costs of classes that `by_class` does not name.
     pub default: LinkTiming,
-    /// For classes that differ.
+    /// The costs of classes that differ.
     pub by_class: BTreeMap<LinkClass, LinkTiming>,
     /// Additional latency for each crossing by a multicast packet.
     pub multicast_extra: Time,
@@ -50,13 +50,14 @@ impl Timing {
     }
 }
 
-/// A topology with the costs of its links, as the models use them: lookups by number. The tables
-/// stay in a cache, because a network has many links but few kinds.
+/// A topology with the costs of its links, with lookups by number for the models. The tables stay
+/// in the cache, because a network has many links but few kinds.
 #[derive(Debug)]
 pub(super) struct NetworkWiring {
     pub(super) topology: Rc<dyn Topology>,
     kinds: Vec<LinkTiming>,
-    /// By link: its index in `kinds`. A class has 8 bits, and two have names: 16 bits hold all.
+    /// By link: its index in `kinds`. A class has 8 bits, and two more have names, so 16 bits hold
+    /// all.
     kind_of: Vec<u16>,
     /// By channel: its link.
     pub(super) link_of: Vec<u32>,
@@ -99,7 +100,7 @@ impl NetworkWiring {
         if !doors.is_empty() {
             return doors;
         }
-        // A shared medium does not end at a node: the door is the end of the path to the node.
+        // A shared medium does not end at a node. The door is the end of the path to the node.
         let mut route = Vec::new();
         self.topology.route(node, node, &mut route);
         route.last().copied().into_iter().collect()

@@ -5,23 +5,23 @@
 //!   [node]==c0==>( )==c1==>( )==c2==>( )  another holds c3: wait, and hold c0, c1, c2
 //! ```
 //!
-//! The head requests one channel after the other, first come first served; reaching the next takes
-//! a channel's latency. When it has the last one, the bytes stream. The times at which channels
-//! become free follow from the times of the head, without an event for each flit. With `s_j` the
-//! time at which the head got channel `j`, `t` the time that the message takes at the slowest rate
-//! of its path, and `b_j` the time that the bytes of channel `j`'s buffer take, the tail crosses
-//! channel `i` at
+//! The head requests one channel after the other, first come first served. Reaching the next
+//! channel takes one channel latency. When the head has the last channel, the bytes stream. The
+//! times at which channels become free are computed from the times of the head, without an event
+//! per flit. Let `s_j` be the time at which the head got channel `j`, `t` the time of the message
+//! at the slowest rate of its path, and `b_j` the time of the bytes in channel `j`'s buffer. Then
+//! the tail crosses channel `i` at
 //!
 //! ```text
 //!   r_i = max( s_i + t,  r_(i+1) - b_i,  s_(i+1) )       r_last = s_last + t
 //! ```
 //!
-//! that is: not before its bytes can have crossed; not before the bytes that the buffer behind
+//! This means: not before its bytes can have crossed; not before the bytes that the buffer behind
 //! cannot hold have crossed the next channel; and not before the head has left the buffer, so that
 //! a buffer belongs to one message at a time. A message that fits into the buffers it has reached
 //! releases its first channels while its head still waits.
 //!
-//! Channels of one link share its rate: each message is given the link for its `t`, in the order in
+//! Channels of one link share its rate. Each message gets the link for its `t`, in the order in
 //! which the channels are taken.
 
 use std::rc::Rc;
@@ -41,23 +41,23 @@ pub struct Wormhole {
     channels: Vec<ChannelState>,
     /// By link: the time until which it is allocated.
     given_until: Vec<Time>,
-    /// By link: the time that it has carried bytes.
+    /// By link: the time during which it has carried bytes.
     busy: Vec<Time>,
     worms: Slab<Worm>,
-    /// Paths of messages that have arrived, for reuse.
+    /// The paths of messages that have arrived, for reuse.
     spare: Vec<Vec<Hop>>,
     route: Vec<Channel>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct ChannelState {
-    /// Whether a message holds it and the passing of its tail is not known yet.
+    /// Whether a message holds it, and the time of its release is not known yet.
     held: bool,
-    /// From when it may be taken, if it is not held.
+    /// The time from which it may be taken, if it is not held.
     free_at: Time,
     /// Whether the door behind it is closed.
     closed: bool,
-    /// Heads that wait for it, first come first.
+    /// The waiting heads, in order of arrival.
     first_waiting: u32,
     last_waiting: u32,
 }
@@ -67,13 +67,14 @@ struct ChannelState {
 struct Worm {
     packet: Packet,
     path: Vec<Hop>,
-    /// How many channels of the path the head has got.
+    /// The number of channels of the path that the head has taken.
     taken: usize,
-    /// How many channels, from the first, have been released or will be at a known time.
+    /// The number of channels, from the first on, that have been released or have a known release
+    /// time.
     released: usize,
-    /// How long the bytes take at the slowest rate of the path.
+    /// The time of the bytes at the slowest rate of the path.
     length: Time,
-    /// That rate.
+    /// The slowest rate of the path.
     rate: Rate,
     /// The next waiting head for the same channel.
     next_waiting: u32,
@@ -82,13 +83,13 @@ struct Worm {
 #[derive(Debug, Clone, Copy)]
 struct Hop {
     channel: Channel,
-    /// When the head got it.
+    /// The time when the head took it.
     taken_at: Time,
-    /// Bytes of the message that the buffers of the channels before it hold.
+    /// The bytes of the message that fit into the buffers of the channels before it.
     room_before: u64,
 }
 
-/// The kinds of events: two bits of the word; the others are the number of a worm or a channel.
+/// The kinds of events: two bits of the word. The other bits are the number of a worm or a channel.
 const HEAD: u32 = 0;
 const GRANT: u32 = 1;
 const DEPARTED: u32 = 2;
@@ -116,7 +117,7 @@ impl Wormhole {
         }
     }
 
-    /// A new worm with its path laid out, without any channel.
+    /// A new worm with its path, without any channel.
     fn lay_out(&mut self, packet: Packet) -> u32 {
         let Packet { source, destination, bytes, .. } = packet;
         self.route.clear();
@@ -144,7 +145,7 @@ impl Wormhole {
         })
     }
 
-    /// A head requests the next channel of its path.
+    /// Requests the next channel of a worm's path.
     fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let worm = &self.worms[key];
         let number = worm.path[worm.taken].channel;
@@ -163,7 +164,7 @@ impl Wormhole {
         }
     }
 
-    /// A channel may be free: the first waiting head gets it.
+    /// Gives a channel that may be free to the first waiting head.
     fn grant(&mut self, number: Channel, agenda: &mut Agenda<'_>) {
         let channel = &mut self.channels[number as usize];
         let key = channel.first_waiting;
@@ -177,7 +178,7 @@ impl Wormhole {
         self.take(key, agenda);
     }
 
-    /// The head gets the next channel of its path.
+    /// Takes the next channel of the path for a head.
     fn take(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let worm = &mut self.worms[key];
         let place = worm.taken;
@@ -199,7 +200,7 @@ impl Wormhole {
         }
     }
 
-    /// Releases channels whose release is known now that the head has got the channel taken last.
+    /// Releases the channels whose release time is known after the head has taken another channel.
     fn let_go(&mut self, key: u32, last: bool, agenda: &mut Agenda<'_>) {
         let worm = &mut self.worms[key];
         let head = worm.taken - 1;
@@ -218,7 +219,7 @@ impl Wormhole {
         if reach == worm.released {
             return;
         }
-        // From the head backward; see the formula in the module's doc.
+        // From the head backward. See the formula in the module's documentation.
         let mut release = worm.path[head].taken_at + worm.length;
         for place in (worm.released..=head).rev() {
             if place < head {

@@ -18,18 +18,18 @@ use crate::engine::{Component, ComponentId, Progress, RecordKind, Sim, TraceReco
 use crate::error::SimError;
 use crate::job::{self, Carrier, Consignee};
 
-/// Poll turns in a row that move nothing before ranks count as waiting for ever: more than a call
-/// polls before it says what it waits for.
+/// The number of consecutive rounds of poll turns without progress after which ranks count as
+/// waiting for ever. A call polls fewer times before it reports what it waits for.
 const LOOKS_AROUND: u32 = 48;
 
-/// Turns in which ranks only poll before the same: a base, and an addition for each rank.
+/// The same limit for turns in which ranks only poll: a base, and an addition per rank.
 const IDLE_TURNS: (u64, u64) = (1 << 16, 256);
 
 /// A rank that is parked through this share of those turns, of whatever kind, gets a turn to poll.
-/// So a parked rank says what it waits for before the others' polls end the job.
+/// So a parked rank reports what it waits for before the polls of other ranks end the job.
 const REST_SHARE: u64 = 32;
 
-/// The kinds of events, in the upper bits of the word; the lower ones are a rank or a parcel.
+/// The kinds of events, in the upper bits of the word. The lower bits are a rank or a parcel.
 const TURN: u32 = 0;
 const DEPART: u32 = 1 << 29;
 const ARRIVE: u32 = 2 << 29;
@@ -42,11 +42,11 @@ const KIND: u32 = 7 << 29;
 pub struct RankTraffic {
     /// Sends, puts, and other commands that left the rank.
     pub messages: u64,
-    /// Their payload.
+    /// The bytes of their payload.
     pub bytes: u64,
-    /// When it left the job, or its time so far.
+    /// The time when the rank left the job, or its time so far.
     pub now: Time,
-    /// Whether it has left or died.
+    /// Whether the rank has left or died.
     pub gone: bool,
 }
 
@@ -57,11 +57,11 @@ pub struct MachineConductor<R: Ranks>(Rc<ConductorState<R>>);
 enum RankStatus {
     /// Its turn is due, or it is running.
     Ready,
-    /// Until it is woken, or its deadline.
+    /// Waits until it is woken, or until its deadline.
     Parked,
-    /// Until its command has arrived, or the reply.
+    /// Waits until its command has arrived, or the reply.
     Travelling,
-    /// Until its chain is answered.
+    /// Waits until its chain is answered.
     AwaitsAnswers,
     Gone,
 }
@@ -69,18 +69,19 @@ enum RankStatus {
 #[derive(Debug, Clone, Copy)]
 struct ConductedRank {
     status: RankStatus,
-    /// The time of its next turn; events for other times are out of date.
+    /// The time of its next turn. Events for other times are out of date.
     due: Option<Time>,
     answer: ConductorAnswer,
-    /// Answers to its chain that it waits for; below zero: some have arrived before it waited.
+    /// The number of answers to its chain that it waits for. Negative if answers arrived before it
+    /// waited.
     answers: i64,
-    /// It has been woken since it parked last.
+    /// Whether it has been woken since it last parked.
     woken: bool,
-    /// Its turns so far.
+    /// The number of its turns so far.
     turns: u64,
-    /// The number of turns of all when it parked last.
+    /// The number of turns of all ranks when it last parked.
     parked_at: u64,
-    /// It did something before its last request, or computes until its turn.
+    /// Whether it did something before its last request, or computes until its turn.
     busy: bool,
     computed: Time,
     traffic: RankTraffic,
@@ -96,13 +97,13 @@ struct ConductorState<R: Ranks> {
     parcels: RefCell<JobParcels>,
     ports: RefCell<Vec<HostedPort<R::Host>>>,
     outbox: ActionOutbox,
-    /// The arrival of the last parcel between two ranks of a node: none overtakes it.
+    /// The arrival of the last parcel between two ranks of a node. No later parcel overtakes it.
     near: RefCell<BTreeMap<(Rank, Rank), Time>>,
-    /// Deeds and arrivals so far, except of commands: they show progress.
+    /// The number of deeds and arrivals so far, except of commands. They are progress.
     moves: Cell<u64>,
-    /// Turns without deeds since the last progress.
+    /// The number of turns without deeds since the last progress.
     idle: Cell<u64>,
-    /// Turns so far, and how many there were when parked ranks were last looked for.
+    /// The number of turns so far, and their number at the last search for parked ranks.
     turns: Cell<u64>,
     searched: Cell<u64>,
     stuck: Cell<bool>,
@@ -116,8 +117,8 @@ impl<R: Ranks> fmt::Debug for MachineConductor<R> {
 }
 
 impl<R: Ranks> MachineConductor<R> {
-    /// Conducts these ranks; their nodes are the carrier's first. Switch the simulation's trace on
-    /// before this call, which decides whether it is written.
+    /// Conducts these ranks. Their nodes are the first nodes of the carrier. Switch the
+    /// simulation's trace on before this call, which decides whether the trace is written.
     ///
     /// # Errors
     /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
@@ -170,18 +171,18 @@ impl<R: Ranks> MachineConductor<R> {
         Ok(MachineConductor(inner))
     }
 
-    /// What each rank has sent so far.
+    /// The traffic that each rank has sent so far.
     pub fn traffic(&self) -> Vec<RankTraffic> {
         self.0.states.borrow().iter().map(|state| state.traffic).collect()
     }
 
-    /// Parcels in flight.
+    /// The number of parcels in flight.
     pub fn in_flight(&self) -> usize {
         self.0.parcels.borrow().moving.len()
     }
 
-    /// Runs the job until every rank has left; every `interval` events asks `observe` whether to go
-    /// on.
+    /// Runs the job until every rank has left. Every `interval` events it asks `observe` whether to
+    /// continue.
     ///
     /// # Errors
     /// [`Ended`].
@@ -217,8 +218,8 @@ impl<R: Ranks> MachineConductor<R> {
     }
 
     /// Serves a request of a rank that the conductor did not run, for ranks that are stepped from
-    /// outside: completes everything in flight, and lets the rank continue whether it was woken or
-    /// not.
+    /// outside. Completes everything in flight, and lets the rank continue, whether or not it was
+    /// woken.
     ///
     /// # Errors
     /// [`Ended::Sim`].
@@ -246,8 +247,8 @@ impl<R: Ranks> ConductorState<R> {
         self.travelled();
     }
 
-    /// A command starts to travel. If only such events are left, ranks may only be polling each
-    /// other's memory, again and again.
+    /// Notes that a command travels, which ends a series of idle turns. It is not counted as
+    /// progress: ranks may only be polling each other's memory repeatedly.
     fn travelled(&self) {
         self.idle.set(0);
     }
@@ -262,14 +263,14 @@ impl<R: Ranks> ConductorState<R> {
         change(&mut self.states.borrow_mut()[rank as usize])
     }
 
-    /// Schedules a rank's next turn at a time.
+    /// Schedules a rank's next turn.
     fn set_due(&self, rank: Rank, time: Time, answer: ConductorAnswer) {
         let time = time.max(self.sim.now());
         self.state(rank, |state| (state.due, state.answer) = (Some(time), answer));
         self.schedule(time, TURN | rank);
     }
 
-    /// Wakes a rank if it is parked; otherwise it will not park.
+    /// Wakes a rank if it is parked. Otherwise it will not park.
     fn wake(&self, rank: Rank) {
         let now = self.sim.now();
         let due = self.state(rank, |state| match state.status {
@@ -308,13 +309,14 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Counts a turn in which a rank has done nothing: after many without progress, none will come.
+    /// Counts a turn in which a rank has done nothing. After many such turns without progress,
+    /// there will be none.
     fn count_idle(&self) {
         self.idle.set(self.idle.get() + 1);
         if self.idle.get() < self.idle_turns() || self.parcels.borrow().moving.len() > 0 {
             return;
         }
-        // One that is parked computes no more, whatever it did before.
+        // A parked rank no longer computes, whatever it did before.
         if !self.states.borrow().iter().any(|state| state.busy && state.status == RankStatus::Ready)
         {
             self.stuck.set(true);
@@ -322,14 +324,14 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Turns without progress after which none will come.
+    /// The number of turns without progress after which there will be none.
     fn idle_turns(&self) -> u64 {
         IDLE_TURNS.0 + IDLE_TURNS.1 * u64::from(self.ranks.count())
     }
 
-    /// Counts a turn. Now and then, gives a turn to ranks that have been parked for long: in real
-    /// time no sleep is long either. Such a rank may learn that a peer has gone, and says what it
-    /// waits for, although others go on for ever.
+    /// Counts a turn. At intervals, gives a turn to ranks that have been parked for long, because
+    /// in real time no sleep is long either. Such a rank may learn that a peer has gone, and
+    /// reports what it waits for, although other ranks run for ever.
     fn end_long_rests(&self) {
         let turns = self.turns.get() + 1;
         self.turns.set(turns);
@@ -350,7 +352,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Handles the deeds of a rank and its request.
+    /// Handles a rank's deeds and its request.
     fn take(&self, rank: Rank, time: Time, request: ConductorRequest) {
         let start = self.sim.now();
         let mut deeds = Vec::new();
@@ -364,7 +366,7 @@ impl<R: Ranks> ConductorState<R> {
             std::mem::replace(&mut state.computed, computed)
         });
         let computing = computed - before.min(computed);
-        // Time in calls comes first: when a program computes, the others catch up afterwards.
+        // Time in calls comes first: when a program computes, the other ranks catch up afterwards.
         let calling = (end - start).picoseconds().saturating_sub(computing.picoseconds());
         if calling > 0 {
             self.record(start, RecordKind::Call, rank, rank, calling);
@@ -381,7 +383,7 @@ impl<R: Ranks> ConductorState<R> {
             self.moved();
             self.take_deed(rank, at, deed, &mut first);
         }
-        // It may have taken in what was there.
+        // The rank may have received the earlier datagrams in this turn.
         if self.leave_datagrams(rank) {
             self.wake(rank);
         }
@@ -392,7 +394,7 @@ impl<R: Ranks> ConductorState<R> {
                 self.set_due(rank, time, ConductorAnswer::GoOn);
             }
             ConductorRequest::Park(deadline) => self.park(rank, time, deadline),
-            // One of a broken rank, which would not come back: no time passes for it.
+            // A command of a broken rank, which would never return: no time passes for it.
             ConductorRequest::Travel { from, to, bytes }
                 if from.max(to) >= self.ranks.count() || bytes > self.ranks.most_bytes() =>
             {
@@ -419,7 +421,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// The command that a rank waits for has arrived, or the reply.
+    /// Ends a rank's wait for its command, which has arrived, or for the reply.
     fn end_trip(&self, rank: Rank) {
         let at = self.state(rank, |state| {
             (state.status == RankStatus::Travelling).then(|| {
@@ -432,8 +434,9 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// A rank waits for so many more answers to its chain; for fewer, if one has arrived: maybe
-    /// before the rank waits for it, and while a command of the same chain travels.
+    /// Changes the number of answers that a rank waits for: more for a new chain, fewer when one
+    /// arrives. An answer may arrive before the rank waits for it, or while a command of the same
+    /// chain travels.
     fn count_answers(&self, rank: Rank, more: i64) {
         let at = self.state(rank, |state| {
             state.answers += more;
@@ -461,7 +464,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// `first` is the last send of this turn to another node that was no copy.
+    /// Handles one deed. `first` is the last send of this turn to another node that was no copy.
     fn take_deed(&self, rank: Rank, at: Time, deed: Deed, first: &mut Option<u32>) {
         let ranks = self.ranks.count();
         match deed {
@@ -508,7 +511,7 @@ impl<R: Ranks> ConductorState<R> {
                     }
                 }
             }
-            // A message of a broken rank: ignored.
+            // A message of a broken rank is ignored.
             _ => {}
         }
     }
@@ -520,7 +523,7 @@ impl<R: Ranks> ConductorState<R> {
         key
     }
 
-    /// A parcel leaves, and with it its copies: one command of its rank.
+    /// Sends a parcel and its copies: one command of its rank.
     fn depart(&self, key: u32) {
         let copies = self.parcels.borrow_mut().take_copies(key);
         let Some(parcel) = self.leave(key, true) else {
@@ -530,13 +533,13 @@ impl<R: Ranks> ConductorState<R> {
             return self.carry(Some(parcel));
         }
         let mut all = vec![parcel];
-        // A network that copies nothing sends as many messages.
+        // If the network cannot copy, each copy is a message of its own.
         let counts = self.carrier.multicast().is_none();
         all.extend(copies.into_iter().filter_map(|copy| self.leave(copy, counts)));
         all.sort_by_key(|parcel| parcel.destination);
         match self.carrier.multicast() {
             Some(multicast) => {
-                // A node gets one copy. What else there is for its ranks comes after that.
+                // A node gets one copy. Further parcels for ranks of this node follow after it.
                 let (mut others, mut last) = (Vec::new(), None);
                 all.retain(|parcel| {
                     let again = last.replace(parcel.destination) == Some(parcel.destination);
@@ -552,7 +555,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Hands a parcel to the carrier, now, if there is one.
+    /// Hands a parcel to the carrier now, if there is one.
     fn carry(&self, parcel: Option<job::Parcel>) {
         let Some(parcel) = parcel else { return };
         let now = self.sim.now();
@@ -565,8 +568,8 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// A parcel leaves its rank: through the memory of a node, or as returned over the carrier.
-    /// `counts`: as a message of its own.
+    /// Sends a parcel from its rank: through the memory of a node, or over the carrier as the
+    /// returned parcel. `counts`: whether it counts as a message.
     fn leave(&self, key: u32, counts: bool) -> Option<job::Parcel> {
         let now = self.sim.now();
         let (from, to, bytes, at_once, by_hand) = {
@@ -593,7 +596,8 @@ impl<R: Ranks> ConductorState<R> {
         let (source, destination) = (self.ranks.node_of(from), self.ranks.node_of(to));
         if source == destination {
             let memory = &self.config.memory;
-            // A sender copies before it reports the send; a copy without a processor takes time.
+            // A sender copies before it reports the send. A copy without a processor takes time
+            // here.
             let copied =
                 memory.latency + if by_hand { Time::ZERO } else { memory.rate.time(bytes) };
             let mut near = self.near.borrow_mut();
@@ -606,12 +610,12 @@ impl<R: Ranks> ConductorState<R> {
         Some(job::Parcel { source, destination, bytes, token: u64::from(key) })
     }
 
-    /// A parcel has arrived.
+    /// Handles the arrival of a parcel.
     fn arrive(&self, key: u32) {
         let Some(parcel) = self.parcels.borrow_mut().moving.remove(key) else { return };
         match parcel.content {
             ParcelContent::Trip { .. } | ParcelContent::Answer => self.travelled(),
-            // What is refused again and again is no progress.
+            // A repeated refusal is no progress.
             ParcelContent::Refusal(..) => {}
             _ if parcel.refused.is_some() => {}
             _ => self.moved(),
@@ -655,7 +659,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Leaves the datagrams that wait for a rank, which waits for its turn, where it finds them.
+    /// Leaves datagrams for a rank that waits for its turn. Returns whether one was left.
     fn leave_datagrams(&self, to: Rank) -> bool {
         let leave = |from, datagram: &[u8]| self.ranks.leave_datagram(from, to, datagram);
         self.parcels.borrow_mut().leave_datagrams(to, leave)
@@ -667,9 +671,9 @@ impl<R: Ranks> ConductorState<R> {
         self.wake(queue.rank);
     }
 
-    /// Lands a put of a chain; the answer to its last one to a rank travels back.
+    /// Lands a put of a chain. The answer to its last put to a rank travels back.
     fn land_chained(&self, from: Rank, put: &ChainedPut, number: u32) {
-        // Real chains are cut at an error, so that no word announces data that is not there.
+        // Real chains are cut at an error, so that no word announces missing data.
         if !self.parcels.borrow().has_refused_put(from, put.to.rank) {
             // An error: the target has changed its tables since the post.
             let landed = self.ports.borrow_mut()[from as usize].land_chained(put);
@@ -688,7 +692,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Lands a parcel as its source would; `false`: it waits for room.
+    /// Lands a parcel as its source would. `false`: it waits for room.
     fn land(&self, mut parcel: RankParcel) -> bool {
         let (from, to) = (parcel.from, parcel.to);
         let landed = {
@@ -698,7 +702,7 @@ impl<R: Ranks> ConductorState<R> {
                 ParcelContent::Send(posted, taken) => loop {
                     match port.post(&posted.rest(*taken)) {
                         Ok(more) => *taken += more,
-                        // It had a ring of its own when it was sent, and shares one now.
+                        // The sender had its own ring when it posted, and shares one now.
                         Err(PostError::SharedRing { .. }) => {
                             posted.granularity = Granularity::PerPacket;
                         }
@@ -727,8 +731,8 @@ impl<R: Ranks> ConductorState<R> {
             }
             self.parcels.borrow_mut().block_first(parcel);
         } else if is_send {
-            // Landed; or the target is gone, or has changed its tables since the post: then the
-            // parcel is lost, as in a real network.
+            // The parcel has landed. Or the target is gone or has changed its tables since the
+            // post: then the parcel is lost, as in a real network.
             self.ranks.landed(from, to);
             if parcel.refused.is_some() {
                 self.settle(&parcel);
@@ -741,8 +745,8 @@ impl<R: Ranks> ConductorState<R> {
         !matches!(landed, Err(PostError::Full { .. }))
     }
 
-    /// Discards a parcel that has found no room where that is refused: its sender is told, over the
-    /// network, and sends it again.
+    /// Discards a parcel that found no room at a target that refuses. The refusal travels back over
+    /// the network, and the sender sends the parcel again.
     fn refuse(&self, parcel: RankParcel, cause: FullCause) {
         let turns = self.state(parcel.to, |state| state.turns);
         let parcel = self.parcels.borrow_mut().refuse(parcel, turns);
@@ -751,7 +755,7 @@ impl<R: Ranks> ConductorState<R> {
         self.dispatch(self.sim.now(), RankParcel::new(from, to, content));
     }
 
-    /// A refusal has come back to the sender.
+    /// Handles a refusal that has come back to the sender.
     fn take_back(&self, parcel: RankParcel, cause: FullCause) {
         if !parcel.content.passes() {
             self.ranks.set_blocked(parcel.from, parcel.to, Some(cause));
@@ -763,7 +767,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// A parcel that was refused has landed, or is lost.
+    /// Notes that a refused parcel has landed or is lost.
     fn settle(&self, parcel: &RankParcel) {
         self.moved();
         let way = parcel.way();
@@ -817,7 +821,7 @@ impl<R: Ranks> ConductorState<R> {
         }
     }
 
-    /// Gives every waiting rank a turn to poll; answers whether any rank waits.
+    /// Gives every waiting rank a turn to poll. Returns whether any rank waits.
     fn look_around(&self) -> bool {
         let mut any = false;
         for rank in 0..self.ranks.count() {
@@ -826,7 +830,7 @@ impl<R: Ranks> ConductorState<R> {
                 continue;
             }
             if !self.ranks.is_there(rank) {
-                // It died while it waited.
+                // The rank died while it waited.
                 self.take(rank, self.sim.now(), ConductorRequest::Leave);
                 continue;
             }

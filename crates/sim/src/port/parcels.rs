@@ -1,5 +1,5 @@
 //! Parcels in flight between ranks, parcels that wait for room at their target, and parcels that
-//! were refused there and are with their sender again.
+//! were refused there and are back at their sender.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -9,35 +9,35 @@ use hikyaku_nic::hosted::{ChainedPut, Posted, Shipped};
 
 use crate::slab::Slab;
 
-/// Bytes of the answer to a chain's puts.
+/// The bytes of the answer to a chain's puts.
 const ANSWER_BYTES: u64 = 16;
 
 /// The content of a parcel from one rank to another.
 #[derive(Debug)]
 pub(super) enum ParcelContent {
-    /// A send, and the bytes of its payload that have landed.
+    /// A send, and the number of its payload bytes that have landed.
     Send(Posted, usize),
-    /// The record of a command that was carried out: the command has travelled, so this takes no
-    /// time.
+    /// The record of a command that was carried out. The command has already travelled, so this
+    /// takes no time.
     Announce { protocol: u8, header: u64, length: u64, offset: u64 },
-    /// A put of a chain, and its number there.
+    /// A put of a chain, and its number in the chain.
     Chained(ChainedPut, u32),
     /// A datagram, which needs no room.
     Datagram(Rc<[u8]>),
-    /// The command of a rank that waits for it to arrive, or the reply.
+    /// The command of a rank that waits for its arrival, or the reply.
     Trip { rank: Rank, bytes: u64 },
-    /// The answer to the last put of a chain to the rank it comes from.
+    /// The answer to the last put of a chain to the answering rank.
     Answer,
     /// A put of a command queue.
     Put(Shipped),
-    /// The refusal of a parcel, on its way to the sender, who has kept the bytes.
+    /// The refusal of a parcel, on its path to the sender, which has kept the bytes.
     Refusal(Box<RankParcel>, FullCause),
     /// Not a parcel: a queue must be checked.
     Run(hikyaku_nic::fabric::QueueAddress),
 }
 
 impl ParcelContent {
-    /// Bytes of payload that travel.
+    /// The bytes of payload that travel.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             ParcelContent::Send(posted, taken) => (posted.payload.len() - taken) as u64,
@@ -63,20 +63,20 @@ pub(super) struct RankParcel {
     pub(super) from: Rank,
     pub(super) to: Rank,
     pub(super) content: ParcelContent,
-    /// If it was refused: when, and where it stands.
+    /// The last refusal, if it was refused.
     pub(super) refused: Option<Refused>,
 }
 
 /// The last refusal of a parcel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refused {
-    /// Its place among all that were refused.
+    /// Its place among all refused parcels.
     place: u64,
-    /// How many turns its target had had.
+    /// The number of turns that its target had had.
     turns: u64,
 }
 
-/// A datagram that has arrived: its sender, and its bytes.
+/// A datagram that has arrived: its sender and its bytes.
 type UnreadDatagram = (Rank, Rc<[u8]>);
 
 /// All parcels of a job.
@@ -84,33 +84,33 @@ type UnreadDatagram = (Rank, Rc<[u8]>);
 pub(super) struct JobParcels {
     /// Parcels in flight, by number.
     pub(super) moving: Slab<RankParcel>,
-    /// By a parcel that has not left: those that leave with it.
+    /// By a parcel that has not left: the parcels that leave with it.
     copies: BTreeMap<u32, Vec<u32>>,
     /// By path: parcels that have arrived and found no room, oldest first.
     blocked: BTreeMap<ParcelPath, VecDeque<RankParcel>>,
-    /// By path: the places of parcels that were refused and have not landed, oldest first. No other
-    /// parcel of the path lands before them.
+    /// By path: the places of refused parcels that have not landed, oldest first. No other parcel
+    /// of the path lands before them.
     refused: BTreeMap<ParcelPath, VecDeque<u64>>,
-    /// By target: datagrams that it has had no turn yet to take in, oldest first.
+    /// By target: datagrams that it has not yet had a turn to receive, oldest first.
     unread: BTreeMap<Rank, VecDeque<UnreadDatagram>>,
-    /// By target: refused parcels that are with their senders until the target has had a turn.
+    /// By target: refused parcels that are kept at their senders until the target has had a turn.
     kept: BTreeMap<Rank, Vec<RankParcel>>,
     refusals: u64,
-    /// By source: its chain, until all of it was answered.
+    /// By source: its chain, until all of the chain has been answered.
     chains: BTreeMap<Rank, ChainUnderWay>,
 }
 
-/// The puts of a chain that are under way.
+/// The puts of a chain in flight.
 #[derive(Debug, Default)]
 struct ChainUnderWay {
-    /// How many there are.
+    /// The number of puts.
     puts: u32,
-    /// The ranks that have refused one, and the number of the first to each.
+    /// The ranks that have refused a put, and the number of the first refused put to each.
     refused: BTreeMap<Rank, u32>,
 }
 
-/// A path, on which parcels keep their order: from one source to one target, with a path of their
-/// own for those that [pass](ParcelContent::passes) others.
+/// A path, on which parcels keep their order: from one source to one target. Parcels that
+/// [pass](ParcelContent::passes) others have a path of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ParcelPath {
     pub(super) to: Rank,
@@ -129,19 +129,19 @@ impl RankParcel {
 }
 
 impl JobParcels {
-    /// Adds a parcel that leaves with another, by the same command.
+    /// Adds a parcel that leaves with another one, by the same command.
     pub(super) fn copy(&mut self, first: u32, parcel: RankParcel) {
         let key = self.moving.insert(parcel);
         self.copies.entry(first).or_default().push(key);
     }
 
-    /// Appends a datagram of a rank to those that another has not taken in.
+    /// Appends a datagram to those that its receiver has not taken yet.
     pub(super) fn keep_datagram(&mut self, (from, to): (Rank, Rank), datagram: Rc<[u8]>) {
         self.unread.entry(to).or_default().push_back((from, datagram));
     }
 
-    /// Has `leave` leave the datagrams that a rank has not taken in, until it finds no room.
-    /// Whether one was left.
+    /// Passes the datagrams that a rank has not received to `leave`, until there is no room.
+    /// Returns whether one was left.
     pub(super) fn leave_datagrams(
         &mut self,
         to: Rank,
@@ -158,9 +158,9 @@ impl JobParcels {
         any
     }
 
-    /// The parcels that leave with this one.
+    /// Takes the parcels that leave with this one.
     pub(super) fn take_copies(&mut self, first: u32) -> Vec<u32> {
-        // None costs no memory, and hardly any parcel has some.
+        // An empty vector needs no memory, and few parcels have copies.
         self.copies.remove(&first).unwrap_or_default()
     }
 
@@ -169,17 +169,17 @@ impl JobParcels {
         self.blocked.contains_key(&way)
     }
 
-    /// Appends a parcel to those that wait.
+    /// Appends a parcel to the waiting ones.
     pub(super) fn block(&mut self, parcel: RankParcel) {
         self.blocked.entry(parcel.way()).or_default().push_back(parcel);
     }
 
-    /// Puts a parcel back in front of those that wait.
+    /// Puts a parcel back in front of the waiting ones.
     pub(super) fn block_first(&mut self, parcel: RankParcel) {
         self.blocked.entry(parcel.way()).or_default().push_front(parcel);
     }
 
-    /// The parcel that has waited longest on a path.
+    /// Takes the parcel that has waited longest on a path.
     pub(super) fn unblock(&mut self, way: ParcelPath) -> Option<RankParcel> {
         let queue = self.blocked.get_mut(&way)?;
         let parcel = queue.pop_front();
@@ -189,18 +189,18 @@ impl JobParcels {
         parcel
     }
 
-    /// Whether a parcel waits for no other one of its path that was refused.
+    /// Whether no other refused parcel of its path comes before this one.
     pub(super) fn is_next(&self, parcel: &RankParcel) -> bool {
         let first = self.refused.get(&parcel.way()).and_then(|places| places.front());
         first.is_none_or(|first| parcel.refused.is_some_and(|refused| refused.place == *first))
     }
 
-    /// Whether parcels of a path were refused and have not landed.
+    /// Whether refused parcels of a path have not landed yet.
     pub(super) fn has_refused(&self, way: ParcelPath) -> bool {
         self.refused.contains_key(&way)
     }
 
-    /// Marks a parcel as refused by a target that has had so many turns.
+    /// Marks a parcel as refused by a target that has had this many turns.
     pub(super) fn refuse(&mut self, mut parcel: RankParcel, turns: u64) -> RankParcel {
         let place = match parcel.refused {
             Some(refused) => refused.place,
@@ -214,8 +214,8 @@ impl JobParcels {
         parcel
     }
 
-    /// A refused parcel is with its sender again, which keeps it if it would be refused once more:
-    /// if the target has had no turn since. Otherwise it is given back, to be sent.
+    /// Handles a refused parcel that is back at its sender. If the target has had no turn since, it
+    /// would be refused again, so it is kept. Otherwise it is returned, to be sent.
     pub(super) fn keep(&mut self, parcel: RankParcel, turns: u64) -> Option<RankParcel> {
         let is_new = parcel.refused.is_some_and(|refused| refused.turns == turns);
         if !is_new && !self.kept.contains_key(&parcel.to) {
@@ -225,17 +225,18 @@ impl JobParcels {
         None
     }
 
-    /// The parcels that were kept until this target had a turn.
+    /// Takes the parcels that were kept until this target had a turn.
     pub(super) fn take_kept(&mut self, to: Rank) -> Vec<RankParcel> {
         self.kept.remove(&to).unwrap_or_default()
     }
 
-    /// Whether something waits for a turn of this rank.
+    /// Whether a parcel waits for a turn of this rank.
     pub(super) fn await_turn(&self, to: Rank) -> bool {
         self.kept.contains_key(&to) || !self.waiting_at(to).is_empty()
     }
 
-    /// The first refused parcel of a path has landed, or is lost; whether it was the last one.
+    /// Notes that the first refused parcel of a path has landed or is lost. Returns whether it was
+    /// the last one.
     pub(super) fn settle(&mut self, way: ParcelPath) -> bool {
         let Some(places) = self.refused.get_mut(&way) else { return true };
         places.pop_front();
@@ -253,7 +254,7 @@ impl JobParcels {
         chain.puts - 1
     }
 
-    /// A target has refused a put of a chain.
+    /// Notes that a target has refused a put of a chain.
     pub(super) fn refuse_put(&mut self, from: Rank, to: Rank, number: u32) {
         let chain = self.chains.entry(from).or_default();
         chain.refused.entry(to).or_insert(number);
@@ -264,12 +265,13 @@ impl JobParcels {
         self.chains.get(&from).is_some_and(|chain| chain.refused.contains_key(&to))
     }
 
-    /// All of a rank's chain was answered; the number of its first put that was refused.
+    /// Ends a rank's chain, which is completely answered. Returns the number of its first refused
+    /// put.
     pub(super) fn end_chain(&mut self, from: Rank) -> Option<u32> {
         self.chains.remove(&from)?.refused.into_values().min()
     }
 
-    /// The paths on which parcels wait for room at a rank; those that pass others first.
+    /// The paths on which parcels wait for room at a rank. Paths of passing parcels come first.
     pub(super) fn waiting_at(&self, to: Rank) -> Vec<ParcelPath> {
         let first = ParcelPath { to, from: 0, passes: false };
         let last = ParcelPath { to, from: Rank::MAX, passes: true };
@@ -313,8 +315,8 @@ mod tests {
         let [first, second] = [10, 11].map(|bytes| parcels.refuse(trip(1, 0, bytes), 5));
         assert!(parcels.is_next(&first) && !parcels.is_next(&second));
         assert!(!parcels.is_next(&trip(1, 0, 12)) && parcels.is_next(&trip(2, 0, 12)));
-        // The target has had no turn since the first refusal, and one since the second: what comes
-        // back later does not overtake.
+        // The target has had no turn since the first refusal, and one since the second. A parcel
+        // that comes back later does not overtake.
         let (first, second) = (parcels.refuse(first, 6), parcels.refuse(second, 5));
         assert!(parcels.keep(first, 6).is_none() && parcels.keep(second, 6).is_none());
         assert!(parcels.await_turn(0) && !parcels.await_turn(1));

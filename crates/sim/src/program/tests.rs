@@ -1,4 +1,4 @@
-//! Programs on a shipped machine: right answers, with bytes and with lengths, alone and together.
+//! Programs on a shipped machine: correct results, with bytes and with lengths, alone and together.
 
 #![allow(clippy::unwrap_used)]
 

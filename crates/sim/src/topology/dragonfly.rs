@@ -10,14 +10,14 @@
 //! ```
 //!
 //! Routing is minimal: to the router of the group that has the link to the receiver's group, over
-//! it, and to the receiver's router. With `g` groups, link `q` of a group leads to the group `q %
-//! (g - 1) + 1` further on: one to each in the largest system, several to each in a smaller one. Of
-//! several links the route prefers those of the sender's own router, and among those the receiver's
-//! number decides. That spreads receivers evenly and keeps two nodes on one path. Link classes:
-//! `Network(0)` in a group, `Network(1)` between groups.
+//! that link, and to the receiver's router. With `g` groups, link `q` of a group leads to the group
+//! `q % (g - 1) + 1` further on: one link to each group in the largest system, several in a smaller
+//! one. Of several links the route prefers those of the sender's own router. Among those the
+//! receiver's number decides. That spreads receivers evenly and keeps two nodes on one path. Link
+//! classes: `Network(0)` within a group, `Network(1)` between groups.
 //!
-//! Deadlock: links within a group have two channels, the first for messages that have not left
-//! their group, the second for those that came from another. In the order injection, first, global,
+//! Deadlock: links within a group have two channels. The first is for messages that have not left
+//! their group, the second for those from another group. In the order injection, first, global,
 //! second, ejection every route goes upward.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
@@ -32,17 +32,17 @@ pub struct Dragonfly {
 }
 
 impl Dragonfly {
-    /// `p` nodes at a router, `a` routers in a group, `h` global links at a router, and as many
-    /// groups as that joins directly: `a h + 1`.
+    /// `p` nodes per router, `a` routers per group, `h` global links per router, and as many groups
+    /// as these join directly: `a h + 1`.
     pub fn new(p: u32, a: u32, h: u32) -> Dragonfly {
         Dragonfly::with_groups(p, a, h, a * h + 1)
     }
 
-    /// A dragonfly of fewer groups: every pair of groups has equally many links, and the remaining
-    /// links are not used.
+    /// A dragonfly of fewer groups. Every pair of groups has equally many links, and the remaining
+    /// links are unused.
     ///
     /// # Panics
-    /// If a group has not enough global links for `groups`.
+    /// If a group does not have enough global links for `groups`.
     pub fn with_groups(p: u32, a: u32, h: u32, groups: u32) -> Dragonfly {
         assert!(groups <= a * h + 1, "{groups} groups, but {} links of a group to others", a * h);
         Dragonfly { nodes_per_router: p, routers_per_group: a, global_per_router: h, groups }
@@ -52,7 +52,7 @@ impl Dragonfly {
         self.routers_per_group * self.groups
     }
 
-    /// Links from the routers of a group to each other.
+    /// The links between routers of the same group.
     fn local_links(&self) -> u32 {
         self.routers() * (self.routers_per_group - 1)
     }
@@ -68,14 +68,14 @@ impl Dragonfly {
         self.first_local() + from * (self.routers_per_group - 1) + slot
     }
 
-    /// Links from a group to each other group.
+    /// The links from a group to each other group.
     fn bundle(&self) -> u32 {
         let others = (self.groups - 1).max(1);
         self.routers_per_group * self.global_per_router / others
     }
 
-    /// The router of `group` that has this one of the links to the group `away` further on, and
-    /// that link. The same one leads back from there.
+    /// The router of `group` that has link number `of_bundle` to the group `away` further on, and
+    /// that link. The link with the same number leads back.
     fn gateway(&self, group: u32, away: u32, of_bundle: u32) -> (u32, Link) {
         let place = of_bundle * (self.groups - 1) + away - 1;
         let router = group * self.routers_per_group + place / self.global_per_router;
@@ -83,11 +83,11 @@ impl Dragonfly {
         (router, 2 * self.nodes() + router * self.global_per_router + port)
     }
 
-    /// The link to the group `away` further on that a message from a router takes.
+    /// The link that a message from a router takes to the group `away` further on.
     fn choose(&self, router: u32, away: u32, to: Node) -> u32 {
         let (others, bundle) = (self.groups - 1, self.bundle());
         let first = router % self.routers_per_group * self.global_per_router;
-        // The router's own: the places `first..first + h` that lead there.
+        // The router's own links: the places `first..first + h` that lead there.
         let from = (first + others - away) / others;
         let end = ((first + self.global_per_router + others - away) / others).min(bundle);
         match end.saturating_sub(from) {
@@ -109,7 +109,7 @@ impl Topology for Dragonfly {
         self.routers() * self.nodes_per_router
     }
 
-    /// Injection, ejection, global, local, in this order.
+    /// Links are ordered as injection, ejection, global, local.
     fn links(&self) -> u32 {
         self.first_local() + self.local_links()
     }
@@ -219,7 +219,7 @@ mod tests {
                 let mut route = Vec::new();
                 dragonfly.route(from, to, &mut route);
                 used.extend(route.iter().map(|&c| dragonfly.link_of(c)).filter(global));
-                // Every router has its own global link: no local link comes before it.
+                // Every router has its own global link, so no local link precedes it.
                 assert!(dragonfly.distance(from, to) <= 4, "{from} -> {to}");
             }
         }
@@ -232,10 +232,11 @@ mod tests {
         let dragonfly = Dragonfly::new(2, 4, 2);
         assert_eq!(dragonfly.nodes(), 72);
         // Same router; same group; group 1 over router 0's own link, to the router that has it
-        // (group 1's link back is its eighth, at its last router, nodes 14 and 15), or another.
+        // (group 1's link back is its eighth, at its last router, nodes 14 and 15), or to another
+        // router.
         let distances = [1, 7, 14, 8].map(|to| dragonfly.distance(0, to));
         assert_eq!(distances, [2, 3, 3, 4]);
-        // The longest: local, global, local.
+        // The longest path: local, global, local.
         assert!((0..72).all(|to| dragonfly.distance(6, to) <= 5));
         assert_eq!(dragonfly.distance(6, 8), 5);
     }

@@ -8,35 +8,36 @@
 //!   nodes     0  1 2   3 4   5    m1 = 2 children, w1 = 1 parent
 //! ```
 //!
-//! A vertex of level `l - 1` has `w_l` parents, a switch of level `l` has `m_l` children. Routing:
-//! up to the lowest level that the two nodes share, then down; the parents on the way up are chosen
-//! by the receiver's number (D-mod-k), which spreads the receivers of one sender evenly and gives
-//! each receiver its own tree downward. Link classes: `Network(l)` between level `l - 1` and
-//! `l`, for `l` from 2 on, both ways.
+//! A vertex of level `l - 1` has `w_l` parents, and a switch of level `l` has `m_l` children.
+//! Routing: up to the lowest level that the two nodes share, then down. The receiver's number
+//! chooses the parents on the path up (D-mod-k). That spreads the receivers of one sender evenly
+//! and gives each receiver its own tree downward. Link classes: `Network(l)` between level `l - 1`
+//! and `l`, for `l` from 2 on, both ways.
 //!
 //! Deadlock: routes go up and then down, never up again.
 //!
-//! No multicast: D-mod-k leads each receiver through its own tree, so the copies would share almost
-//! no links; switches that copy route broadcasts through one tree instead.
+//! No multicast: D-mod-k leads to each receiver through its own tree, so the copies would share
+//! almost no links. Switches that copy route broadcasts through one tree instead.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
 /// One level of a fat tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TreeLevel {
-    /// Children of a switch of this level.
+    /// The number of children of a switch of this level.
     children: u32,
-    /// Parents, in this level, of a vertex of the level below.
+    /// The number of parents, in this level, of a vertex of the level below.
     parents: u32,
-    /// Nodes below a switch of the level below: product of the `children` so far.
+    /// The number of nodes below a switch of the level below: the product of the `children` so far.
     span_below: u32,
-    /// Switches of the level below that share a subtree: product of the `parents` so far.
+    /// The number of switches of the level below that share a subtree: the product of the `parents`
+    /// so far.
     copies_below: u32,
-    /// Number of this level's first upward link; the downward ones follow.
+    /// The number of this level's first upward link. The downward ones follow.
     first_link: u32,
-    /// Links upward.
+    /// The number of upward links.
     width: u32,
-    /// Number of this level's first switch.
+    /// The number of this level's first switch.
     first_switch: u32,
 }
 
@@ -48,9 +49,9 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// A tree whose level `l` (from 1, the lowest first) has the pair (children, parents) of the
-    /// list's entry `l - 1`. A 2-level tree of 36-port switches without oversubscription is
-    /// `[(18, 1), (36, 18)]`.
+    /// A tree whose level `l` (from 1, the lowest first) has the pair (children, parents) of entry
+    /// `l - 1` of the list. A 2-level tree of 36-port switches without oversubscription is `[(18,
+    /// 1), (36, 18)]`.
     pub fn new(arities: &[(u32, u32)]) -> FatTree {
         let nodes: u32 = arities.iter().map(|arity| arity.0).product();
         let (mut span, mut copies, mut link, mut switch) = (1, 1, 0, 0);
@@ -79,7 +80,7 @@ impl FatTree {
         self.levels.len() as u32
     }
 
-    /// The highest level on the path between two nodes, from 0; the lowest is always used.
+    /// The highest level on the path between two nodes, from 0. The lowest level is always used.
     fn turn(&self, from: Node, to: Node) -> usize {
         let shared = |level: &TreeLevel| {
             let span = level.span_below * level.children;
@@ -175,13 +176,14 @@ mod tests {
     fn distances_by_hand() {
         let tree = FatTree::new(&[(4, 1), (4, 4), (4, 4)]);
         assert_eq!(tree.nodes(), 64);
-        // Within a leaf switch, a pod, and the whole.
+        // Within a leaf switch, within a pod, and through the whole tree.
         assert_eq!([0, 3, 4, 15, 16, 63].map(|to| tree.distance(0, to)), [2, 2, 4, 4, 6, 6]);
     }
 
     #[test]
     fn a_receiver_is_reached_through_one_link_from_the_top() {
-        // D-mod-k: shift permutations meet on no link, which makes the tree non-blocking for them.
+        // D-mod-k: the routes of a shift permutation share no link, so the tree is non-blocking for
+        // it.
         let tree = FatTree::new(&[(4, 1), (4, 4)]);
         for shift in 1..16 {
             let mut uses = BTreeMap::<Channel, u32>::new();

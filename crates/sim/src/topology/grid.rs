@@ -5,26 +5,26 @@
 //!   +-------------------------+     an open one a line
 //! ```
 //!
-//! A router at every node, two wires to each neighbour. Routing: dimension by dimension, the first
-//! one first, and the shorter path round a ring; where both are equally long, nodes with an even
-//! coordinate go up and the others down, so that both directions are used. Link classes:
-//! `Network(d)` along dimension `d`.
+//! There is a router at every node, with two wires to each neighbour. Routing: dimension by
+//! dimension, in order, and the shorter path round a ring. If both paths are equally long, nodes
+//! with an even coordinate go up and the others down, so that both directions are used. Link
+//! classes: `Network(d)` along dimension `d`.
 //!
 //! Node and router are joined by one wire each way. If several engines of a node use its router at
-//! once ([`Grid::with_own_ways`]), they are joined by one wire to each wire that leaves the router
-//! and one from each that enters it. Then packets wait at a router only for wires between routers.
+//! once ([`Grid::with_own_ways`]), the node has a wire to each outgoing wire of the router, and one
+//! from each incoming wire. Then packets wait at a router only for wires between routers.
 //!
 //! Deadlock: dimensions are taken in order, so only one ring could close a cycle. Every wire has
-//! two channels. Messages start a dimension on channel 0, and take channel 1 on the wire that wraps
-//! and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps,
-//! channel 1 never on the whole ring, since a shortest path wraps at most once.
+//! two channels. Messages start a dimension on channel 0. They take channel 1 on the wire that
+//! wraps and after it (Dally and Seitz' dateline). Channel 0 is never used on the wire that wraps.
+//! Channel 1 is never used on the whole ring, since a shortest path wraps at most once.
 
 use super::{Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
 /// One dimension of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dimension {
-    /// Nodes along it.
+    /// The number of nodes along it.
     pub size: u32,
     /// Whether its ends are joined.
     pub wraps: bool,
@@ -35,7 +35,7 @@ pub struct Dimension {
 pub struct Grid {
     dimensions: Vec<Dimension>,
     nodes: u32,
-    /// Wires from a node to its router, and as many back.
+    /// The number of wires from a node to its router. There are as many back.
     ways: u32,
 }
 
@@ -46,8 +46,8 @@ impl Grid {
         Grid { dimensions: dimensions.to_vec(), nodes, ways: 1 }
     }
 
-    /// The same grid, with a wire between a node and its router for each of the router's wires, and
-    /// one for messages of a node to itself.
+    /// The same grid, with a wire between node and router for each of the router's wires, and one
+    /// for messages of a node to itself.
     #[must_use]
     pub fn with_own_ways(self) -> Grid {
         let ways = 2 * self.dimensions.len() as u32 + 1;
@@ -64,8 +64,8 @@ impl Grid {
         Grid::uniform(sizes, false)
     }
 
-    /// Tofu's network of `x` by `y` by `z` cells of 12 nodes: X, Y, Z are rings, and within a cell
-    /// A and C are lines of two and B a ring of three (Ajima et al., IEEE Computer 42-11, 2009).
+    /// Tofu's network of `x` by `y` by `z` cells of 12 nodes. X, Y and Z are rings. Within a cell A
+    /// and C are lines of two and B is a ring of three (Ajima et al., IEEE Computer 42-11, 2009).
     pub fn tofu(x: u32, y: u32, z: u32) -> Grid {
         let of = |(size, wraps)| Dimension { size, wraps };
         let cells = [(x, true), (y, true), (z, true), (2, false), (3, true), (2, false)];
@@ -96,7 +96,7 @@ impl Grid {
         Some(node - at * stride + next * stride)
     }
 
-    /// Wires that start at a node: injection, ejection, and two for each dimension.
+    /// The number of wires that start at a node: injection, ejection, and two for each dimension.
     fn wires(&self) -> u32 {
         2 * self.ways + 2 * self.dimensions.len() as u32
     }
@@ -105,8 +105,8 @@ impl Grid {
         node * self.wires() + 2 * self.ways + 2 * d as u32 + u32::from(!up)
     }
 
-    /// The path between a node and its router that belongs to a channel between routers; the last
-    /// one without such a channel.
+    /// The path between a node and its router that belongs to a channel between routers. The last
+    /// path if there is no such channel.
     fn way(&self, channel: Option<Channel>) -> u32 {
         let along = channel.map(|channel| channel / 2 % self.wires() - 2 * self.ways);
         along.unwrap_or(self.ways - 1).min(self.ways - 1)
@@ -140,8 +140,8 @@ impl Topology for Grid {
         channel / 2
     }
 
-    /// Wires beyond the edge of an open dimension exist only as numbers: they lead back to where
-    /// they start, and no route takes them.
+    /// Wires beyond the edge of an open dimension exist only as numbers. They lead back to their
+    /// start, and no route takes them.
     fn link(&self, link: Link) -> LinkEnds {
         let (node, wire) = (link / self.wires(), link % self.wires());
         let router = Vertex::Switch(node);
@@ -215,7 +215,7 @@ mod tests {
         let mut apart = out;
         apart.sort_unstable();
         assert!(apart.windows(2).all(|pair| pair[0] != pair[1]), "{out:?}");
-        // Node 5 lies behind the same first wire as node 1; into node 0 the last wire counts.
+        // Node 5 lies behind the same first wire as node 1. Into node 0 the last wire decides.
         assert_eq!(ends(0, 5).0, out[0]);
         assert_eq!(ends(5, 0).1, ends(4, 0).1);
         assert_ne!(ends(1, 0).1, ends(4, 0).1);

@@ -1,7 +1,7 @@
 //! The hyper-crossbar of CP-PACS (paper 004 §2.2), of any number of dimensions and any sizes.
 //!
-//! Nodes stand on a grid. Every line of nodes along a dimension is joined by one crossbar (XB), and
-//! at every grid point an exchanger (EX) joins the node to the XBs of its lines.
+//! Nodes form a grid. One crossbar (XB) joins every line of nodes along a dimension. At every grid
+//! point an exchanger (EX) joins the node to the XBs of its lines.
 //!
 //! ```text
 //!           XB of line y=0                      an EX, a switch of 1 + 3 ports
@@ -16,8 +16,8 @@
 //! Routing: the first dimension whose coordinates differ is corrected first, in one crossing of its
 //! XB, then the next (X, Y, Z; the paper does not state the order, the digest recommends this one).
 //! A message changes XBs at EXs and crosses at most as many XBs as there are dimensions. Link
-//! classes: `Network(2d)` from an EX to the XB of dimension `d`, `Network(2d + 1)`
-//! from that XB to an EX.
+//! classes: `Network(2d)` from an EX to the XB of dimension `d`, `Network(2d + 1)` from that XB to
+//! an EX.
 //!
 //! Deadlock: order the channels as injection, to XB x, from XB x, to XB y, from XB y, ...,
 //! ejection. Every route goes upward in it.
@@ -43,7 +43,7 @@ impl HyperCrossbar {
         &self.sizes
     }
 
-    /// How many crossbars there are along dimension `d`: one for each line.
+    /// The number of crossbars along dimension `d`: one for each line.
     pub fn crossbars(&self, d: usize) -> u32 {
         self.nodes / self.sizes[d]
     }
@@ -67,7 +67,7 @@ impl HyperCrossbar {
             .collect()
     }
 
-    /// The link from the EX of `node` to the XB of its line along `d`; the next number is the link
+    /// The link from the EX of `node` to the XB of its line along `d`. The next number is the link
     /// back.
     fn to_crossbar(&self, node: Node, d: usize) -> Link {
         2 * (self.nodes * (d as u32 + 1) + node)
@@ -77,7 +77,8 @@ impl HyperCrossbar {
         2 * node
     }
 
-    /// The crossbar of the line through `node` along `d`, counted after the EXs and the XBs before.
+    /// The crossbar of the line through `node` along `d`. It is counted after the EXs and the
+    /// previous XBs.
     fn crossbar(&self, node: Node, d: usize) -> u32 {
         let before: u32 = (0..d).map(|lower| self.crossbars(lower)).sum();
         let stride: u32 = self.sizes[..d].iter().product();
@@ -111,7 +112,7 @@ impl Topology for HyperCrossbar {
                 (crossbar, class(0), class(1))
             }
         };
-        // Injection is the even link of its pair although it leads towards the EX.
+        // Injection is the even link of its pair, although it leads towards the EX.
         match (layer == 0) ^ back {
             true => LinkEnds { from: other, to: exchanger, class: home },
             false => LinkEnds { from: exchanger, to: other, class: out },
@@ -133,8 +134,8 @@ impl Topology for HyperCrossbar {
         route.push(self.injection(to) + 1);
     }
 
-    /// Routes of dimension order from one node form a tree, and an XB or EX can feed several of its
-    /// outputs at once: the hardware's broadcast along a line, dimension by dimension.
+    /// Routes in dimension order from one node form a tree, and an XB or EX can feed several of its
+    /// outputs at once. This is the hardware's broadcast along a line, dimension by dimension.
     fn multicast(&self, from: Node, to: &[Node]) -> Option<Vec<Branch>> {
         Some(super::by_routes(self, from, to))
     }
@@ -185,7 +186,7 @@ mod tests {
         assert_eq!([hops(&[1, 5, 0]), hops(&[3, 7, 7])], [6, 8]);
     }
 
-    /// In how many of the pairs' routes the most used channel occurs.
+    /// The number of the pairs' routes that contain the most used channel.
     fn most_used(shape: &HyperCrossbar, pairs: impl Iterator<Item = (u32, u32)>) -> u32 {
         let (mut uses, mut route) = (BTreeMap::new(), Vec::new());
         for (from, to) in pairs {
@@ -196,7 +197,7 @@ mod tests {
         uses.into_values().max().unwrap_or(0)
     }
 
-    /// Whether no channel occurs in the routes of two of the pairs.
+    /// Whether no channel is in the routes of two of the pairs.
     fn conflict_free(shape: &HyperCrossbar, pairs: impl Iterator<Item = (u32, u32)>) -> bool {
         most_used(shape, pairs) == 1
     }
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn cp_04_a_torus_of_another_shape_is_embedded_without_conflict() {
-        // A ring of 256 along a snake through the grid: neighbours differ in one coordinate.
+        // A ring of 256 nodes along a snake through the grid: neighbours differ in one coordinate.
         let shape = HyperCrossbar::new(&[4, 8, 8]);
         let snake = |place: u32| {
             let (x, y, z) = (place % 4, place / 4 % 8, place / 32);
@@ -231,9 +232,10 @@ mod tests {
         for step in [1, 255] {
             assert!(conflict_free(&shape, embedded(step)));
         }
-        // Both ways at once, a node's own link carries two messages, and no other carries more.
+        // In both directions at once, a node's own link carries two messages, and no other link
+        // carries more.
         assert_eq!(most_used(&shape, embedded(1).chain(embedded(255))), 2);
-        // An 8 x 8 x 4 torus by exchanging the roles of dimensions, and a smaller 4 x 4 x 2 one.
+        // An 8 x 8 x 4 torus by exchanging the roles of dimensions, and a smaller 4 x 4 x 2 torus.
         for sizes in [[8, 8, 4], [4, 4, 2]] {
             let torus = HyperCrossbar::new(&sizes);
             let place = |node: u32| {

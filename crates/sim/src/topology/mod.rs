@@ -1,10 +1,10 @@
-//! Shapes of networks: their links, and the routes of messages.
+//! The shapes of networks: their links, and the routes of messages.
 //!
-//! A *link* is a wire with one direction: it has a rate and a latency, and carries one packet at a
+//! A *link* is a wire with one direction. It has a rate and a latency, and carries one packet at a
 //! time. A *channel* is a link together with a buffer at its far end. Several channels of one link
-//! are Dally and Seitz' virtual channels, or the crosspoint buffers of a Cenju-4
-//! switch are to the wire that feeds them. A *route* is a list of channels: the first leaves the
-//! sending node, the last enters the receiving one.
+//! model Dally and Seitz' virtual channels, or the crosspoint buffers of a Cenju-4 switch behind
+//! the wire that feeds them. A *route* is a list of channels: the first leaves the sending node,
+//! the last enters the receiving one.
 //!
 //! ```text
 //!   node 0 --link 0--> [ ]  switch  ---link 5--> [ ] switch ---link 9--> [ ] node 1
@@ -12,11 +12,11 @@
 //!                                            channel 6: the other buffer of link 5
 //! ```
 //!
-//! Every shape routes deterministically: the route depends only on its two ends, so messages
-//! between them keep their order. Every shape's file says why its routes cannot deadlock, and a
-//! test checks it: an order of its channels exists in which every route goes upward
-//! ([`find_cycle`]), which is Dally and Seitz' condition for wormhole routing (IEEE Trans. Comput.
-//! C-36, 1987) and suffices for virtual cut-through too.
+//! Every shape routes deterministically. The route depends only on its two ends, so messages
+//! between them keep their order. The file of every shape explains why its routes cannot deadlock,
+//! and a test checks it: its channels have an order in which every route goes upward
+//! ([`find_cycle`]). This is Dally and Seitz' condition for wormhole routing (IEEE Trans. Comput.
+//! C-36, 1987), and it suffices for virtual cut-through too.
 
 mod dragonfly;
 mod fat_tree;
@@ -35,23 +35,23 @@ pub use hyper_crossbar::HyperCrossbar;
 pub use multistage::Multistage;
 pub use switch::{Hub, Switch};
 
-/// Number of a node: a place where messages start and end.
+/// The number of a node: a place where messages start and end.
 pub type Node = u32;
 
-/// Number of a link: a wire with one direction.
+/// The number of a link: a wire with one direction.
 pub type Link = u32;
 
-/// Number of a channel: a link and one of the buffers at its far end.
+/// The number of a channel: a link and one of the buffers at its far end.
 pub type Channel = u32;
 
-/// The kind of a link, so that a machine can give kinds their own rates and latencies.
+/// The kind of a link, so that a machine can give each kind its own rate and latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LinkClass {
     /// From a node into the network.
     Injection,
     /// From the network into a node.
     Ejection,
-    /// Between switches; the number tells the shape's kinds apart and is explained there.
+    /// Between switches. The number distinguishes the shape's kinds and is explained there.
     Network(u8),
 }
 
@@ -64,7 +64,7 @@ pub enum Vertex {
     Switch(u32),
 }
 
-/// A link as a drawing shows it.
+/// The ends and the kind of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEnds {
     /// Its start.
@@ -77,7 +77,7 @@ pub struct LinkEnds {
 
 /// A shape with its routing.
 pub trait Topology: fmt::Debug {
-    /// The name, in a few words with its sizes: `hyper-crossbar 8 x 17 x 16`.
+    /// The name in a few words, with its sizes: `hyper-crossbar 8 x 17 x 16`.
     fn name(&self) -> String;
 
     /// The number of nodes, numbered from 0.
@@ -86,7 +86,7 @@ pub trait Topology: fmt::Debug {
     /// The number of links, numbered from 0.
     fn links(&self) -> u32;
 
-    /// The number of channels, numbered from 0; as many as links unless stated otherwise.
+    /// The number of channels, numbered from 0. As many as links unless stated otherwise.
     fn channels(&self) -> u32 {
         self.links()
     }
@@ -103,17 +103,17 @@ pub trait Topology: fmt::Debug {
     /// itself goes to its first switch and back.
     ///
     /// # Panics
-    /// May panic if a node does not exist; callers check that once.
+    /// May panic if a node does not exist. Callers check that once.
     fn route(&self, from: Node, to: Node, route: &mut Vec<Channel>);
 
-    /// The tree that a message from one node to several takes, if the switches can copy: branches
-    /// in preorder, the root first. `None` if they cannot.
+    /// The tree of a message from one node to several, if the switches can copy: branches in
+    /// preorder, the root first. `None` if they cannot.
     fn multicast(&self, from: Node, to: &[Node]) -> Option<Vec<Branch>> {
         let _ = (from, to);
         None
     }
 
-    /// The number of channels of the route between two nodes, with the first and the last.
+    /// The number of channels of the route between two nodes, including the first and the last.
     fn distance(&self, from: Node, to: Node) -> u32 {
         let mut route = Vec::new();
         self.route(from, to, &mut route);
@@ -124,13 +124,14 @@ pub trait Topology: fmt::Debug {
 /// A step of a multicast: one crossing of a link into one or several of its buffers at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
-    /// The channels entered, all of one link; each copy continues independently.
+    /// The entered channels, all of one link. Each copy continues independently.
     pub channels: Vec<Channel>,
-    /// For each of the channels, the numbers of the branches that follow it.
+    /// For each of the channels, the indices of the branches that follow it.
     pub next: Vec<Vec<u32>>,
 }
 
-/// Checks for the shapes' tests: every route is connected, starts and ends right, and no cycle.
+/// Checks for the shapes' tests that every route is connected, starts and ends right, and that
+/// there is no cycle.
 #[cfg(test)]
 pub(crate) fn check_shape(topology: &dyn Topology) {
     let mut route = Vec::new();
@@ -152,15 +153,14 @@ pub(crate) fn check_shape(topology: &dyn Topology) {
     assert_eq!(find_cycle(topology), None, "{}", topology.name());
 }
 
-/// Channels that wait for each other in a cycle, or `None` without such a cycle.
+/// Channels that wait for each other in a cycle, or `None` if there is no such cycle.
 ///
-/// Walks every route: meant for tests and for shapes of up to a few hundred nodes.
+/// Walks every route: meant for tests, and for shapes of up to a few hundred nodes.
 ///
-/// The channel dependency graph: whether the routes of a shape can wait for each other in a cycle.
-///
-/// Channel `a` depends on channel `b` if some route takes `b` right after `a`: the holder of `a`
-/// may wait for `b`. Without a cycle there is an order of the channels in which every holder waits
-/// only for later ones, so the holder of the last one always makes progress (Dally, Seitz 1987).
+/// The search uses the channel dependency graph. Channel `a` depends on channel `b` if some route
+/// takes `b` right after `a`: the holder of `a` may wait for `b`. Without a cycle the channels have
+/// an order in which every holder waits only for later ones. So the holder of the last one always
+/// makes progress (Dally, Seitz 1987).
 pub fn find_cycle(topology: &dyn Topology) -> Option<Vec<Channel>> {
     cycle_of(&dependencies(topology))
 }
@@ -181,7 +181,8 @@ fn dependencies(topology: &dyn Topology) -> Vec<BTreeSet<Channel>> {
     next
 }
 
-/// Depth-first search with the path on an explicit stack: shapes may have thousands of channels.
+/// Depth-first search with the path on an explicit stack, because shapes may have thousands of
+/// channels.
 fn cycle_of(next: &[BTreeSet<Channel>]) -> Option<Vec<Channel>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Visit {
@@ -219,12 +220,11 @@ fn cycle_of(next: &[BTreeSet<Channel>]) -> Option<Vec<Channel>> {
     None
 }
 
-/// The tree of the routes from one node to several, branches in preorder.
-///
-/// Multicast trees, made from the routes to all the receivers.
+/// The multicast tree from one node to several, made from the routes to all receivers. Branches are
+/// in preorder.
 ///
 /// If a route depends only on its two ends, and the rest of a route only on the place and the
-/// receiver, then the routes from one node form a tree. Copies part where the routes do.
+/// receiver, then the routes from one node form a tree. Copies separate where the routes do.
 pub(super) fn by_routes(topology: &dyn Topology, from: Node, to: &[Node]) -> Vec<Branch> {
     let route_to = |&node: &Node| {
         let mut route = Vec::new();
@@ -238,7 +238,7 @@ pub(super) fn by_routes(topology: &dyn Topology, from: Node, to: &[Node]) -> Vec
     branches
 }
 
-/// Appends the branches that start where all of `rests` start; returns their numbers, one a link.
+/// Appends the branches that start where all of `rests` start. Returns their indices, one per link.
 fn grow(topology: &dyn Topology, rests: &[&[Channel]], branches: &mut Vec<Branch>) -> Vec<u32> {
     let mut by_link = BTreeMap::<_, BTreeMap<Channel, Vec<&[Channel]>>>::new();
     for (first, rest) in rests.iter().filter_map(|route| route.split_first()) {
@@ -262,7 +262,7 @@ fn grow(topology: &dyn Topology, rests: &[&[Channel]], branches: &mut Vec<Branch
 mod tests {
     use super::*;
 
-    /// A ring of four in one direction, without virtual channels: the textbook deadlock.
+    /// A ring of four nodes in one direction, without virtual channels: the textbook deadlock.
     #[derive(Debug)]
     struct Ring;
 

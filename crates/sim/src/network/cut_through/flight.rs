@@ -1,4 +1,4 @@
-//! The packets of the cut-through model: flights, their copies in buffers, their requests.
+//! The packets of the cut-through model: flights, their copies in buffers, and their requests.
 
 use hikyaku_nic::time::Time;
 
@@ -10,27 +10,27 @@ use crate::topology::{Branch, Channel};
 pub(super) struct Flight {
     pub(super) packet: Packet,
     pub(super) way: PacketPath,
-    /// Copies in buffers, or in flight into the receivers' memory.
+    /// The number of copies in buffers or in flight into the receivers' memory.
     pub(super) copies: u32,
-    /// The number of its bytes, the index of its times at the links.
+    /// The packet's bytes, the input for its times at the links.
     pub(super) bytes: u64,
 }
 
 /// The path of a packet.
 #[derive(Debug)]
 pub(super) enum PacketPath {
-    /// To one node: the channels one after the other.
+    /// To one node: the channels in order.
     Route(Vec<Channel>),
-    /// To several: branches in preorder, the first leaves the sender.
+    /// To several nodes: branches in preorder. The first one leaves the sender.
     Tree(Vec<Branch>),
 }
 
 /// The place of a copy on its path, or the target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyPlace {
-    /// With the sender.
+    /// At the sender.
     Start,
-    /// In the channel of this number of the route.
+    /// In the channel with this index of the route.
     Hop(u32),
     /// In this channel of this branch of the tree.
     Branch(u32, u32),
@@ -51,7 +51,7 @@ impl PacketPath {
         }
     }
 
-    /// The crossing with this number after a place, as the place of the first copy that it makes.
+    /// The crossing with this index after a place, as the place of the first copy that it makes.
     pub(super) fn crossing(&self, place: CopyPlace, number: u32) -> CopyPlace {
         match (self, place) {
             (PacketPath::Route(_), CopyPlace::Hop(at)) => CopyPlace::Hop(at + 1),
@@ -77,7 +77,7 @@ impl PacketPath {
         }
     }
 
-    /// The place of the copy with this number among those that a crossing makes.
+    /// The place of the copy with this index among those that a crossing makes.
     pub(super) fn copy(crossing: CopyPlace, number: u32) -> CopyPlace {
         match crossing {
             CopyPlace::Branch(branch, _) => CopyPlace::Branch(branch, number),
@@ -86,34 +86,34 @@ impl PacketPath {
     }
 }
 
-/// A copy of a packet in a buffer, or with its sender.
+/// A copy of a packet in a buffer or at its sender.
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) flight: u32,
     pub(super) place: CopyPlace,
-    /// The buffer; `NONE` with the sender.
+    /// The buffer; `NONE` at the sender.
     pub(super) channel: Channel,
-    /// When its last byte is there.
+    /// The time when its last byte has arrived.
     pub(super) tail_at: Time,
-    /// Whether its head is there.
+    /// Whether its head has arrived.
     pub(super) arrived: bool,
-    /// Crossings that are requested and not over; the copy leaves with the last of them.
+    /// The number of requested and unfinished crossings. The copy leaves with the last of them.
     pub(super) pending: u32,
-    /// The copy behind it in the buffer.
+    /// The next copy behind it in the buffer.
     pub(super) behind: u32,
 }
 
 /// A copy's request to cross a link. Requests are searched whenever a link or a buffer becomes
-/// free, so they contain what decides about most of them: a request for one buffer needs no access
-/// to copy, flight and path.
+/// free. So they hold the data that decides most cases: a request for one buffer needs no access to
+/// copy, flight and path.
 #[derive(Debug)]
 pub(super) struct LinkRequest {
     pub(super) copy: u32,
     pub(super) crossing: CopyPlace,
-    /// The request behind it at the link.
+    /// The next request behind it at the link.
     pub(super) behind: u32,
     /// The buffer that it requests; `NONE` if there are several.
     pub(super) channel: Channel,
-    /// Bytes of the packet.
+    /// The packet's bytes.
     pub(super) bytes: u64,
 }

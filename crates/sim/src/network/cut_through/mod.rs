@@ -6,19 +6,20 @@
 //!    buffer of a channel         link                       next          first out
 //! ```
 //!
-//! A packet crosses a link when the link is free and the buffer behind it has room for all of it.
-//! It may go on before it has arrived whole. A blocked packet therefore never stretches over
-//! several links: it stays in one buffer, and only those behind it in that buffer wait with it. If
-//! a link leads to several buffers (virtual channels, crosspoints), a packet whose buffer is full
-//! lets others pass, except those for the same buffer. Links serve requests in the order of asking.
+//! A packet crosses a link when the link is free and the buffer behind it has room for the whole
+//! packet. It may continue before it has arrived completely. A blocked packet therefore never
+//! stretches over several links. It stays in one buffer, and only the packets behind it in that
+//! buffer wait with it. If a link leads to several buffers (virtual channels, crosspoints), a
+//! packet whose buffer is full lets others pass, except those for the same buffer. Links serve
+//! requests in order.
 //!
-//! A packet takes two events a hop: its head has arrived, its tail has left.
+//! A packet takes two events per hop: its head has arrived, its tail has left.
 //!
-//! Multicast: a crossing enters several buffers of its link at once if all have room; the copies go
-//! on independently. A copy that leaves its buffer over several links leaves each when it can, and
-//! the buffer with the last.
+//! Multicast: a crossing enters several buffers of its link at once, if all have room. The copies
+//! continue independently. A copy that leaves its buffer over several links takes each link when it
+//! can, and leaves the buffer with the last one.
 //!
-//! A packet larger than a buffer may enter if the buffer is empty: it occupies it alone. A
+//! A packet larger than a buffer may enter if the buffer is empty, and occupies it alone. A
 //! receiving node takes every packet, unless its door is closed.
 
 mod flight;
@@ -43,7 +44,7 @@ pub struct CutThrough {
     flights: Slab<Flight>,
     copies: Slab<Copy>,
     requests: Slab<LinkRequest>,
-    /// Routes of packets that have arrived, for reuse.
+    /// The routes of packets that have arrived, for reuse.
     spare: Vec<Vec<Channel>>,
     /// Buffers found full during a search of requests.
     refused: Vec<Channel>,
@@ -52,13 +53,13 @@ pub struct CutThrough {
 /// The buffer of a channel.
 #[derive(Debug, Clone, Copy)]
 struct ChannelBuffer {
-    /// Bytes of packets in it, or in flight into it.
+    /// The bytes of packets in it, or in flight into it.
     used: u64,
     /// Its size, bytes.
     size: u64,
     first: u32,
     last: u32,
-    /// Whether it is a door: a packet that enters it is with its receiver.
+    /// Whether it is a door: a packet that enters it has reached its receiver.
     door: bool,
     closed: bool,
 }
@@ -72,7 +73,7 @@ struct LinkState {
     last: u32,
 }
 
-/// The kinds of events: two bits of the word; the others are the number of a copy or a link.
+/// The kinds of events: two bits of the word. The other bits are the number of a copy or a link.
 const HEAD: u32 = 0;
 const TAIL: u32 = 1;
 const DELIVERED: u32 = 2;
@@ -112,7 +113,7 @@ impl CutThrough {
         }
     }
 
-    /// A packet starts: a copy of it is with the sender and requests its first link.
+    /// Starts a packet: a copy at the sender requests its first link.
     fn start(&mut self, packet: Packet, way: PacketPath, agenda: &mut Agenda<'_>) {
         let flight = self.flights.insert(Flight { packet, way, copies: 1, bytes: packet.bytes });
         let copy = self.copies.insert(Copy {
@@ -127,7 +128,7 @@ impl CutThrough {
         self.ask(copy, agenda);
     }
 
-    /// A copy whose head has arrived, and which is first in its buffer, requests its next links.
+    /// Requests the next links for a copy whose head has arrived and which is first in its buffer.
     fn ask(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let copy = &mut self.copies[key];
         let (place, flight) = (copy.place, copy.flight);
@@ -151,7 +152,7 @@ impl CutThrough {
         }
     }
 
-    /// Gives a link to the oldest request that can go.
+    /// Gives a link to the oldest request that can proceed.
     fn serve(&mut self, link: Link, agenda: &mut Agenda<'_>) {
         if self.links[link as usize].crossing != NONE {
             return;
@@ -168,7 +169,7 @@ impl CutThrough {
         }
     }
 
-    /// Whether all buffers of a request take the packet; the full ones are recorded.
+    /// Whether all buffers of a request accept the packet. Records the full ones.
     fn has_room(&mut self, key: u32) -> bool {
         let LinkRequest { copy, crossing, channel, bytes, .. } = self.requests[key];
         if channel != NONE {
@@ -182,13 +183,13 @@ impl CutThrough {
         let entered = way.entered(crossing);
         let room = entered.iter().all(|&channel| self.takes(channel, bytes));
         if !room {
-            // No packet overtakes on the way to any of them, even if a smaller one would fit.
+            // No packet overtakes on the path to any of them, even if a smaller one would fit.
             self.refused.extend(entered);
         }
         room
     }
 
-    /// Whether a buffer takes this many bytes, and has refused no earlier request.
+    /// Whether a buffer accepts this many bytes, and has refused no earlier request.
     fn takes(&self, channel: Channel, bytes: u64) -> bool {
         let buffer = &self.buffers[channel as usize];
         let room = match buffer.door {
@@ -209,7 +210,7 @@ impl CutThrough {
         }
     }
 
-    /// A packet starts to cross a link into one or several buffers.
+    /// Starts the crossing of a link into one or several buffers.
     fn cross(&mut self, link: Link, key: u32, agenda: &mut Agenda<'_>) {
         let Some(LinkRequest { copy: from, crossing, .. }) = self.requests.remove(key) else {
             return;
@@ -218,7 +219,7 @@ impl CutThrough {
         let costs = *self.wiring.link(link);
         let Flight { ref way, bytes, .. } = self.flights[flight];
         let length = costs.rate.time(bytes);
-        // If the link before was slower, bytes cannot leave before they have arrived.
+        // If the previous link was slower, bytes cannot leave before they have arrived.
         let tail_leaves = (agenda.now() + length).max(tail_at);
         let first = matches!(crossing, CopyPlace::Hop(0) | CopyPlace::Branch(0, _));
         let multicast = matches!(way, PacketPath::Tree(_)) && !first;
@@ -228,7 +229,8 @@ impl CutThrough {
         self.links[link as usize].crossing = from;
         self.busy[link as usize] = self.busy[link as usize] + length;
         agenda.carries(link, agenda.now(), length);
-        // Before the deliveries, which may be at the same time: departures are reported first.
+        // Scheduled before the deliveries, which may be at the same time: departures are reported
+        // first.
         agenda.schedule(tail_leaves, link << 2 | TAIL);
         for number in 0..entered {
             let channel = self.flights[flight].way.entered(crossing)[number as usize];
@@ -245,7 +247,7 @@ impl CutThrough {
         }
     }
 
-    /// Takes room in a buffer; `false` if it is a door, which needs no room.
+    /// Takes room in a buffer. `false` if it is a door, which needs no room.
     fn enter(&mut self, copy: u32, channel: Channel, bytes: u64) -> bool {
         let buffer = &mut self.buffers[channel as usize];
         if buffer.door {
@@ -260,7 +262,7 @@ impl CutThrough {
         true
     }
 
-    /// The head of a copy is in its buffer.
+    /// Handles the arrival of a copy's head in its buffer.
     fn head(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let copy = &mut self.copies[key];
         copy.arrived = true;
@@ -269,7 +271,7 @@ impl CutThrough {
         }
     }
 
-    /// The tail of a packet has crossed a link: the link is free, and perhaps the buffer before it.
+    /// Frees the link that a packet's tail has crossed, and perhaps the buffer before it.
     fn tail(&mut self, link: Link, agenda: &mut Agenda<'_>) {
         let key = std::mem::replace(&mut self.links[link as usize].crossing, NONE);
         let copy = &mut self.copies[key];
@@ -280,7 +282,7 @@ impl CutThrough {
         self.serve(link, agenda);
     }
 
-    /// A copy has left its buffer, or its sender.
+    /// Removes a copy from its buffer or its sender.
     fn leave(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let Some(Copy { flight, channel, behind, .. }) = self.copies.remove(key) else { return };
         if channel == NONE {
@@ -297,11 +299,11 @@ impl CutThrough {
         if behind != NONE && self.copies[behind].arrived {
             self.ask(behind, agenda);
         }
-        // A request may have waited for the room.
+        // A request may have waited for the freed room.
         self.serve(self.wiring.link_of[channel as usize], agenda);
     }
 
-    /// A copy has arrived whole at its node.
+    /// Delivers a copy that has arrived completely at its node.
     fn deliver(&mut self, key: u32, agenda: &mut Agenda<'_>) {
         let Some(Copy { flight, channel, .. }) = self.copies.remove(key) else { return };
         let Flight { mut packet, ref way, .. } = self.flights[flight];
@@ -314,7 +316,7 @@ impl CutThrough {
         self.land(flight);
     }
 
-    /// A flight has one copy fewer.
+    /// Counts one copy less for a flight.
     fn land(&mut self, key: u32) {
         let flight = &mut self.flights[key];
         flight.copies -= 1;
