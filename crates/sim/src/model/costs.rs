@@ -1,9 +1,8 @@
-//! What a machine file states of an interface: each figure is declared once, with what it means
-//! and where it stands.
+//! The figures of an interface in a machine file: each is declared once, with its meaning and key.
 
-/// Declares a struct of figures and how it is read out of sections of a machine file. A figure is
-/// `field: section.unit("key")`, where the unit is `time`, `rate`, `bytes` or `count`. What is no
-/// single figure follows a semicolon, with its type and an expression that reads it.
+/// Declares a struct of figures and the function that reads it from sections of a machine file. A
+/// figure is `field: section.unit("key")`, where the unit is `time`, `rate`, `bytes` or `count`. A
+/// field that is no single figure follows a semicolon, with its type and an expression to read it.
 ///
 /// ```text
 /// costs! {

@@ -1,10 +1,10 @@
 //! Landing in a modelled node: `nic`'s own rings, tables and records, over plain memory.
 //!
-//! When a simulated interface has received a packet, it does what a sending process does over
+//! When a simulated interface has received a packet, it does the same as a sending process over
 //! shared memory: it posts to the target's segment, through the reference fabric. So source tables,
-//! rings, granularity, full policies and notifications behave in virtual time as they do on a real
-//! machine, because they are the same functions. Here their effect is instantaneous; the model
-//! charges the time around it and decides when a program may see it.
+//! rings, granularity, full policies and notifications behave in virtual time as on a real machine,
+//! because they are the same functions. Here their effect is instantaneous. The model charges the
+//! time around it and decides when a program may see it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,41 +17,41 @@ use hikyaku_nic::loopback::{LoopbackConfig, LoopbackPort, open};
 use hikyaku_nic::region::RegionBuffer;
 use hikyaku_nic::segment::{SegmentLayout, SegmentLayoutError};
 
-/// Landing rings of a node: more nodes share.
+/// The number of landing rings of a node. More nodes share rings.
 const RINGS: u32 = 16;
 
-/// The memory of all nodes of a modelled machine, one rank to a node.
+/// The memory of all nodes of a modelled machine, one rank per node.
 #[derive(Debug, Clone)]
 pub struct LandingMemory {
     ports: Rc<RefCell<Vec<LoopbackPort>>>,
     packet_bytes: usize,
 }
 
-/// Sizes of every node's rings.
+/// The sizes of every node's rings.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: u32,
-    /// Bytes of each landing ring; a power of two.
+    /// The bytes of each landing ring; a power of two.
     pub ring_bytes: u32,
-    /// Payload bytes of a packet.
+    /// The payload bytes of a packet.
     pub packet_bytes: u32,
-    /// Records that a status ring holds at least.
+    /// The minimum number of records of a status ring.
     pub records: u32,
-    /// Bytes of each node's registered region, the target of puts.
+    /// The bytes of each node's registered region, the target of puts.
     pub region_bytes: usize,
-    /// What happens when a ring is full.
+    /// The policy when a ring is full.
     pub policy: FullPolicy,
 }
 
 /// An arrival that a node finds in its status ring.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A packet of a message landed where the receiver's tables say: source and payload.
+    /// A packet of a message landed according to the receiver's tables: source and payload.
     Landed(Rank, Vec<u8>),
     /// A put was written: source, offset in the region, length.
     Written(Rank, u64, u64),
-    /// A ring was full when a packet came.
+    /// A ring was full when a packet arrived.
     Full,
 }
 
@@ -78,11 +78,11 @@ impl LandingMemory {
         Ok(LandingMemory { ports, packet_bytes: sizes.packet_bytes as usize })
     }
 
-    /// Lands a packet of `source` at `target` by the target's source table: what paper 000 calls
-    /// IPUSH. The packet is `payload` of a message of `total` bytes, from byte `offset` on.
+    /// Lands a packet of `source` at `target` by the target's source table (paper 000's IPUSH). The
+    /// packet is `payload` of a message of `total` bytes, from byte `offset` on.
     ///
     /// # Errors
-    /// [`PostError::Full`] when the ring has no room; another error if the packet cannot land.
+    /// [`PostError::Full`] if the ring has no room; another error if the packet cannot land.
     pub fn push_indirect(
         &self,
         (source, target): (Rank, Rank),
@@ -116,7 +116,8 @@ impl LandingMemory {
         (buffer, address)
     }
 
-    /// The next record of a node's status ring. Reads its payload out and moves its ring's head.
+    /// Takes the next record of a node's status ring. Reads its payload out and moves its ring's
+    /// head.
     pub fn next(&self, node: Rank) -> Option<Arrival> {
         let mut ports = self.ports.borrow_mut();
         let port = &mut ports[node as usize];

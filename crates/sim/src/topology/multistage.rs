@@ -10,20 +10,20 @@
 //!     4 ----[  ...                                in 3 ---[ ][ ][ ][ ]
 //! ```
 //!
-//! Stage by stage one base-4 digit of the position is replaced by the receiver's, the highest first
-//! (a butterfly): `n` stages reach 4^n nodes. A wire into a switch has four channels, one for each
-//! output: a sender writes a packet into the buffer of the output that it will take, as the port
-//! bits in a packet's first flit say. So packets for different outputs never wait for each other,
-//! and writing a packet needs no arbitration.
+//! Stage by stage, one base-4 digit of the position is replaced by the receiver's digit, the
+//! highest first (a butterfly): `n` stages reach 4^n nodes. A wire into a switch has four channels,
+//! one for each output. A sender writes a packet into the buffer of its output, which the port bits
+//! in the packet's first flit name. So packets for different outputs never wait for each other, and
+//! writing a packet needs no arbitration.
 //!
-//! Multicast: a packet crosses a wire once and enters the buffers of all outputs that it wants; the
-//! copies go on independently.
+//! Multicast: a packet crosses a wire once and enters the buffers of all its outputs. The copies
+//! continue independently.
 //!
 //! Link classes: `Network(0)` between stages. Deadlock: every route goes from stage to stage.
 
 use super::{Branch, Channel, Link, LinkClass, LinkEnds, Node, Topology, Vertex};
 
-/// Ports of a switch in each direction.
+/// The number of ports of a switch in each direction.
 const PORTS: u32 = 4;
 
 /// A butterfly of 4 x 4 crosspoint-buffered switches.
@@ -48,12 +48,12 @@ impl Multistage {
         self.stages
     }
 
-    /// Wires between two stages.
+    /// The number of wires between two stages.
     fn width(&self) -> u32 {
         PORTS.pow(self.stages)
     }
 
-    /// Place value of the digit that stage `stage` replaces.
+    /// The place value of the digit that stage `stage` replaces.
     fn weight(&self, stage: u32) -> u32 {
         PORTS.pow(self.stages - 1 - stage)
     }
@@ -63,7 +63,7 @@ impl Multistage {
         position / self.weight(stage) % PORTS
     }
 
-    /// Wires into switches: from the nodes, then from each stage but the last.
+    /// The number of wires into switches: from the nodes, then from each stage but the last.
     fn wires_into_switches(&self) -> u32 {
         self.nodes + (self.stages - 1) * self.width()
     }
@@ -76,19 +76,19 @@ impl Multistage {
         }
     }
 
-    /// The switch of a stage at a position; its four neighbours in the digit share it.
+    /// The switch of a stage at a position. The four positions that differ in this digit share it.
     pub fn switch_at(&self, stage: u32, position: u32) -> u32 {
         let weight = self.weight(stage);
         let within = position / (weight * PORTS) * weight + position % weight;
         stage * (self.width() / PORTS) + within
     }
 
-    /// The number of switches; stages of a network that is not full have idle ones.
+    /// The number of switches. Stages of a network that is not full have idle ones.
     pub fn switches(&self) -> u32 {
         self.stages * self.width() / PORTS
     }
 
-    /// The position after stage `stage` of a packet that came in at `position` towards `to`.
+    /// The position after stage `stage` of a packet to `to` that entered at `position`.
     pub(crate) fn advance(&self, stage: u32, position: u32, to: Node) -> u32 {
         let weight = self.weight(stage);
         position - self.digit(position, stage) * weight + self.digit(to, stage) * weight

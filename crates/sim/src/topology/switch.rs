@@ -6,8 +6,8 @@
 //!   node 2 ---> [q]/     \---> node 2
 //! ```
 //!
-//! With buffers at the inputs, first in first out, this is the input-queued crossbar whose
-//! throughput under uniform traffic ends at 2 - sqrt 2 (Karol, Hluchyj, Morgan 1987).
+//! With FIFO buffers at the inputs, this is the input-queued crossbar. Its throughput under uniform
+//! traffic is limited to 2 - sqrt 2 (Karol, Hluchyj, Morgan 1987).
 //!
 //! Deadlock: a route takes an input and then an output, and no holder of an output waits for an
 //! input.
@@ -53,9 +53,10 @@ impl Topology for Switch {
     }
 }
 
-/// A shared medium; the class of its one link is [`LinkClass::Network`]`(0)`.
+/// A shared medium. The class of its one link is [`LinkClass::Network`]`(0)`.
 ///
-/// An Ethernet hub: one medium that every node hears, and on which one node sends at a time.
+/// This is an Ethernet hub: one medium that every node hears, and on which one node sends at a
+/// time.
 ///
 /// ```text
 ///   node 0   node 1   node 2   node 3
@@ -63,8 +64,8 @@ impl Topology for Switch {
 ///   ==+========+========+========+==    one link, one channel for each receiver
 /// ```
 ///
-/// Collisions and back-off are not modelled: a sender that finds the medium taken is served in
-/// turn. Ethernet tends to that at moderate load, and it keeps a run a function of its seed.
+/// Collisions and back-off are not modelled: a sender that finds the medium busy is served in
+/// order. Ethernet approaches that at moderate load, and it keeps a run a function of its seed.
 ///
 /// Deadlock: a route is one channel, so no holder of a channel waits for another.
 #[derive(Debug, Clone, PartialEq, Eq)]

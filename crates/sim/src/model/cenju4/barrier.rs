@@ -1,7 +1,8 @@
-//! A barrier by synchronisation packets: the interface's part, before and after the switches'.
+//! A barrier by synchronisation packets: the steps of the interface, before and after those of the
+//! switches.
 //!
-//! The Sender reads a header as for any parcel and takes the routing from the sync header table;
-//! the switches do the rest ([`SyncNetwork`]); the Receiver writes the notification of this sid
+//! The Sender reads a header as for any parcel and takes the routing from the sync header table.
+//! The switches do the rest ([`SyncNetwork`]). The Receiver writes the notification of this sid
 //! into the Synchronisation Notification Table (paper 003 §4, §5.4).
 
 use std::rc::Rc;
@@ -20,14 +21,14 @@ pub struct Synchronisation {
     network: Rc<SyncNetwork>,
 }
 
-/// The one id that a measurement needs.
+/// The only id that a measurement needs.
 const SID: u8 = 0;
 
 impl Synchronisation {
-    /// Registers the group's header, as a system call does, in a system of `nodes`.
+    /// Registers the group's header in a system of `nodes`, as a system call does.
     ///
     /// # Errors
-    /// [`SyncError`]: a system of more than 64 nodes, or members that are not in it.
+    /// [`SyncError`]: a system of more than 64 nodes, or members outside the system.
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32, group: &[Node]) -> Result<Self, SyncError> {
         let parameters = SyncParameters {
             wire: costs.network.link.time(costs.interface.packet_header_bytes),
@@ -39,14 +40,14 @@ impl Synchronisation {
         Ok(Synchronisation { sim: sim.clone(), costs: Rc::new(costs.clone()), network })
     }
 
-    /// Host: sends one sync packet, and waits for the one that comes back.
+    /// Host: sends one sync packet, and waits for the returned one.
     ///
     /// # Errors
     /// [`SyncError::NotAMember`].
     pub async fn synchronise(&self, node: Node) -> Result<(), SyncError> {
         let Costs { memory, interface, host, .. } = &*self.costs;
         self.sim.delay(host.register).await;
-        // The processor has just written the header; the table entry is in main memory.
+        // The processor has just written the header. The table entry is in main memory.
         let words = interface.parcel_header_bytes / 8;
         let header = memory.dirty + times(memory.word, words);
         let lookup = memory.query + memory.word;

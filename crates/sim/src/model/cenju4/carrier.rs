@@ -1,4 +1,4 @@
-//! A job's messages over the interfaces: parcels of Paralib/CJ4, inline where they fit a header.
+//! A job's messages over the interfaces: parcels of Paralib/CJ4, inline if they fit into a header.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,32 +16,33 @@ use crate::topology::{Node, Topology};
 
 /// Carries a job's messages.
 ///
-/// For each message that it sends, a rank pays half of the library's time and a store to a
-/// register; for each that it receives, a poll in cache and the other half. Buffers begin at a
-/// page. Sent data lies in the processor's cache, because the program has just computed it.
+/// For each sent message, a rank pays half of the library's time and a store to a register. For
+/// each received message, it pays a poll in cache and the other half. Buffers begin at a page. Sent
+/// data is in the processor's cache, because the program has just computed it.
 #[derive(Debug)]
 pub struct CenjuInterfaces {
     system: CenjuSystem,
-    /// Messages of several parcels, with the numbers of parcels that have not left and not arrived.
+    /// Messages of several parcels, with the numbers of parcels that have not left or not arrived.
     cut: Rc<Cut>,
 }
 
-/// Nodes that one multicast reaches, at most: they are a block of so many numbers (paper 003 §4).
+/// The maximum number of nodes of one multicast: a block of this many node numbers (paper 003 §4).
 const GROUP: u32 = 64;
 
-/// By area, which is a message's number, the first of a multicast's: what is under way.
+/// The messages in flight, by area. An area is a message's number, for a multicast the first one.
 #[derive(Debug, Default)]
 struct Cut {
     left: RefCell<BTreeMap<u32, UnderWay>>,
     consignee: Connection,
 }
 
-/// A message under way, or one that goes to several nodes.
+/// A message in flight, which may go to several nodes.
 #[derive(Debug)]
 struct UnderWay {
-    /// Parcels that have not left.
+    /// The number of parcels that have not left.
     departing: u64,
-    /// Receiving nodes, the message's number for each, and its parcels that have not arrived.
+    /// The receiving nodes, with the message's number and the number of its parcels that have not
+    /// arrived.
     arriving: Vec<(Node, u64, u64)>,
 }
 
@@ -103,7 +104,7 @@ impl Multicast for CenjuInterfaces {
 }
 
 impl CenjuInterfaces {
-    /// Sends a message in parcels, to one node or to all of these.
+    /// Sends a message in parcels, to one node or to several.
     fn cut_up(&self, messages: &[job::Parcel], to: impl Fn() -> To) {
         let Some(message) = messages.first() else { return };
         let interface = &self.system.costs().interface;
@@ -127,7 +128,7 @@ impl CenjuInterfaces {
 }
 
 impl Cut {
-    /// Changes what is left of a message, and forgets it when nothing is.
+    /// Changes the state of a message, and removes it when all its parcels have left and arrived.
     fn change<T>(&self, area: u32, change: impl FnOnce(&mut UnderWay) -> Option<T>) -> Option<T> {
         let mut all = self.left.borrow_mut();
         let left = all.get_mut(&area)?;

@@ -1,4 +1,4 @@
-//! What a node has for each communication id (cid): queue, tables, and its buffer table entry.
+//! The state of a node for each communication id (cid): queue, tables, and buffer table entry.
 //!
 //! ```text
 //!   task ──write──► header queue ──► Sender      node, multicast, sync header tables: by the OS
@@ -6,9 +6,9 @@
 //!                   message buffer 0, 1 · address register 0, 1, 2 · rr base · - · log
 //! ```
 //!
-//! Pointers are counts of bytes that never go back; a place in a buffer is the rest of the division
-//! by its size. The paper does not say what happens when a buffer runs over: here the oldest bytes
-//! are written over, which the interrupt at each quarter is there to prevent.
+//! Pointers are counts of bytes that never decrease. A place in a buffer is the pointer modulo the
+//! buffer's size. The paper does not define an overrun of a buffer. Here the oldest bytes are
+//! overwritten; the interrupt at each quarter serves to prevent that.
 
 use hikyaku_nic::time::Time;
 
@@ -17,18 +17,18 @@ use super::memory::{AddressFault, Segments};
 use crate::engine::{Mailbox, Signal, Sim};
 use crate::topology::Node;
 
-/// Sizes that a header queue may have, bytes (paper 003 §4.2).
+/// The permitted sizes of a header queue, bytes (paper 003 §4.2).
 pub(super) const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=64 << 10;
 
-/// Interrupts of a context that wait for its task; the next ones are counted only.
+/// The number of a context's interrupts that wait for its task. Further ones are only counted.
 const INTERRUPTS: usize = 256;
 
-/// A context of a node: the physical form of a destination.
+/// A context of a node: the physical destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Processor {
-    /// The node, of 10 bits.
+    /// The node, 10 bits.
     pub node: Node,
-    /// The communication id, of 8 bits.
+    /// The communication id, 8 bits.
     pub cid: u8,
 }
 
@@ -41,7 +41,7 @@ pub struct AddressArea {
     pub bytes: u64,
 }
 
-/// The buffers of which an interrupt tells.
+/// The buffers with interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveBuffer {
     /// Message buffer 0 or 1.
@@ -50,31 +50,31 @@ pub enum ReceiveBuffer {
     Log,
 }
 
-/// The module that met a fault.
+/// The module in which a fault occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Module {
-    /// The Sender: of the parcel's data, or of its notification.
+    /// The Sender, for the parcel's data or its notification.
     Sender,
-    /// The Receiver of the context named.
+    /// The Receiver of this context.
     Receiver,
 }
 
-/// What the interface tells the operating system about a context.
+/// The reports of the interface to the operating system about a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
-    /// A header was refused; nothing of its parcel was sent.
+    /// A header was refused. Nothing of its parcel was sent.
     Rejected(HeaderError),
-    /// An address has no page; the rest of the parcel, or this packet, was dropped.
+    /// An address has no page. The rest of the parcel, or this packet, was dropped.
     Fault(Module, AddressFault),
-    /// The node at the other end could not do a read, swap or compare and swap.
+    /// The other node could not perform a read, swap or compare and swap.
     Unanswered,
-    /// The header queue is empty and the last packet of the last parcel was sent.
+    /// The header queue is empty, and the last packet of the last parcel has been sent.
     QueueEmpty,
     /// A buffer's pointer has passed another quarter of it.
     Quarter {
-        /// Which one.
+        /// The buffer.
         buffer: ReceiveBuffer,
-        /// The quarters passed so far.
+        /// The number of quarters passed so far.
         quarters: u64,
     },
 }
@@ -86,14 +86,14 @@ pub struct BufferEntry {
     pub messages: [u64; 2],
     /// The address registers.
     pub registers: [u64; 3],
-    /// Where the notifications of answers are written.
+    /// The address for the notifications of answers.
     pub notifications: u64,
     /// Bytes written so far to the log.
     pub log: u64,
 }
 
 impl BufferEntry {
-    /// The entry as it lies in memory: 64 bytes.
+    /// The entry as 64 bytes in memory.
     pub fn encode(&self) -> [u8; 64] {
         let [m0, m1] = self.messages;
         let [a0, a1, a2] = self.registers;
@@ -106,14 +106,14 @@ impl BufferEntry {
     }
 }
 
-/// The processors that a multicast header names: a map of 64 bits and the number of its group.
+/// The processors of a multicast header: a map of 64 bits and the number of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MulticastHeader {
     pub(super) nodes: Vec<Node>,
     pub(super) cid: u8,
 }
 
-/// Nodes that a multicast or synchronisation header can name.
+/// The number of nodes that a multicast or synchronisation header can name.
 pub(super) const GROUP: u32 = 64;
 
 /// A task's headers in memory, with free-running pointers that count headers.
@@ -133,7 +133,7 @@ impl HeaderQueue {
         (pointer as usize * HEADER_BYTES) % self.bytes.len()
     }
 
-    /// Headers that wait.
+    /// The number of waiting headers.
     pub(super) fn len(&self) -> u64 {
         self.write - self.read
     }
@@ -142,14 +142,14 @@ impl HeaderQueue {
         self.len() as usize * HEADER_BYTES == self.bytes.len()
     }
 
-    /// The task's part: writes a header, then the pointer.
+    /// The task's operation: writes a header, then the pointer.
     pub(super) fn push(&mut self, header: &[u8; HEADER_BYTES]) {
         let place = self.place(self.write);
         self.bytes[place..place + HEADER_BYTES].copy_from_slice(header);
         self.write += 1;
     }
 
-    /// The Read Header Module's part.
+    /// The Read Header Module's operation: takes the next header.
     pub(super) fn pop(&mut self) -> Option<[u8; HEADER_BYTES]> {
         let place = self.place(self.read);
         (self.read < self.write).then(|| self.read += 1)?;
@@ -157,14 +157,14 @@ impl HeaderQueue {
     }
 }
 
-/// All that a node keeps of one context.
+/// The state that a node keeps for one context.
 #[derive(Debug)]
 pub(super) struct NodeContext {
     pub(super) queue: HeaderQueue,
     pub(super) nodes: Vec<Processor>,
     pub(super) groups: Vec<MulticastHeader>,
     pub(super) syncs: Vec<u8>,
-    /// By synchronisation id: barriers that are over.
+    /// By synchronisation id: the number of finished barriers.
     pub(super) synchronised: std::collections::BTreeMap<u8, u64>,
     pub(super) segments: Segments,
     pub(super) entry: BufferEntry,
@@ -172,13 +172,13 @@ pub(super) struct NodeContext {
     pub(super) log: AddressArea,
     /// The control register set of the Sender that holds the queue.
     pub(super) loaded: Option<usize>,
-    /// Parcels that have left the queue and have not been sent wholly.
+    /// The number of parcels that have left the queue and have not been sent completely.
     pub(super) sending: u64,
     /// The number that the context's packets carry as their source.
     pub(super) number: u16,
     pub(super) interrupts: Mailbox<Interrupt>,
     pub(super) lost_interrupts: u64,
-    /// Raised at every write of the interface to the context's memory or entry.
+    /// Raised whenever the interface writes the context's memory or entry.
     pub(super) changed: Signal,
     /// Raised when a header leaves the queue.
     pub(super) room: Signal,
@@ -206,21 +206,22 @@ impl NodeContext {
         }
     }
 
-    /// Tells the operating system.
+    /// Reports an interrupt to the operating system.
     pub(super) fn interrupt(&mut self, interrupt: Interrupt) {
         if self.interrupts.post(interrupt).is_err() {
             self.lost_interrupts += 1;
         }
     }
 
-    /// Adds an entry to a destination table; gives its offset.
+    /// Adds an entry to a destination table. Returns its offset.
     pub(super) fn offset<T>(table: &mut Vec<T>, entry: T) -> Option<u16> {
         let offset = u16::try_from(table.len()).ok().filter(|&at| at < LOGICAL_NUMBERS)?;
         table.push(entry);
         Some(offset)
     }
 
-    /// Moves a buffer's pointer, and tells of each quarter that it passes. Gives its place before.
+    /// Advances a buffer's pointer, and reports each quarter that it passes. Returns the place
+    /// before.
     pub(super) fn advance(&mut self, buffer: ReceiveBuffer, by: u64) -> (AddressArea, u64) {
         let (area, pointer) = match buffer {
             ReceiveBuffer::Message(number) => {
@@ -240,7 +241,7 @@ impl NodeContext {
     }
 }
 
-/// The time of a number of steps.
+/// The time of a number of equal steps.
 pub(super) fn times(span: Time, count: u64) -> Time {
     Time::from_picoseconds(span.picoseconds() * count)
 }

@@ -4,15 +4,15 @@ use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
 
 costs! {
-    /// The memory controller as the interface sees it.
+    /// The memory controller, as the interface sees it.
     pub struct Memory from (section) {
-        /// Asking the processor for the state of a line that it does not hold dirty.
+        /// Requesting the state of a line from the processor, which does not hold it dirty.
         query: section.time("query"),
-        /// The same for a dirty line: until its first double word comes.
+        /// The same for a dirty line, until its first double word arrives.
         dirty: section.time("dirty"),
         /// Each double word of a line after the wait.
         word: section.time("word"),
-        /// Until a line comes from main memory, without asking the processor.
+        /// The time until a line arrives from main memory, without a request to the processor.
         plain: section.time("plain"),
         /// Bytes of a cache line.
         line_bytes: section.bytes("line"),
@@ -26,7 +26,7 @@ costs! {
 }
 
 costs! {
-    /// Sender and receiver.
+    /// The Sender and the Receiver.
     pub struct Interface from (section) {
         /// One clock of the interface.
         clock: section.time("clock"),
@@ -38,22 +38,22 @@ costs! {
         registers: section.count("registers"),
         /// Bytes of a parcel header.
         parcel_header_bytes: section.bytes("parcel_header"),
-        /// Most bytes of a parcel's data.
+        /// The maximum data bytes of a parcel.
         parcel_bytes: section.bytes("parcel"),
-        /// Most data bytes of a packet.
+        /// The maximum data bytes of a packet.
         packet_bytes: section.bytes("packet"),
         /// Bytes of a packet's header in the network.
         packet_header_bytes: section.bytes("packet_header"),
-        /// Clocks the receiver takes for a packet besides its memory accesses.
+        /// Clocks of the receiver for a packet, in addition to its memory accesses.
         accept: section.count("accept"),
-        /// Bytes of a parcel whose data may be inside its header.
+        /// The maximum bytes of a parcel whose data may be inside its header.
         inline_bytes: section.bytes("inline"),
         ;
-        /// Bytes of the queue of headers of answers. Assumed: the largest header queue of 003 §4.2.
-        /// No figure depends on it, so no machine file states it.
+        /// Bytes of the queue for headers of answers. Assumed: the largest header queue of 003
+        /// §4.2. No figure depends on it, so no machine file states it.
         answer_queue_bytes: u64 = 64 << 10,
-        /// Reads, swaps, and compares and swaps of a node without their answers. Assumed: as many
-        /// as the 6 bits of rrid tell apart; fewer where the answer queue could overflow.
+        /// The number of a node's unanswered reads, swaps, and compares and swaps. Assumed: as many
+        /// as the 6 bits of rrid distinguish; fewer if the answer queue could overflow.
         outstanding_reads: u64 = 64,
     }
 }
@@ -65,7 +65,7 @@ costs! {
         link: section.rate("link_rate"),
         /// A switch, for the head of a packet to one node.
         single: section.time("hop"),
-        /// A switch, for flits that come long after the head has passed.
+        /// A switch, for flits that follow long after the head.
         body: section.time("body_hop"),
         /// A switch, for a multicast packet.
         multicast: section.time("multicast_hop"),
@@ -89,14 +89,14 @@ costs! {
         mpi: section.time("mpi"),
         /// A system call that flushes the data from the cache.
         system_call: section.time("system_call"),
-        /// From this many bytes on MPI announces a message before it sends it.
+        /// From this many bytes on, MPI announces a message before it sends it.
         mpi_announces_from: section.bytes("mpi_announces_from"),
         /// The processor's rate of copying between buffers.
         copy: section.rate("copy"),
     }
 }
 
-/// All of them.
+/// All costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
     /// The memory controller.

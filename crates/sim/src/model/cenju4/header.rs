@@ -21,17 +21,17 @@
 /// Bytes of a parcel header.
 pub const HEADER_BYTES: usize = 32;
 
-/// Bytes of a word, of a double word.
+/// The bytes of a word and of a double word.
 pub(super) const WORD: u64 = 4;
 pub(super) const DOUBLE_WORD: u64 = 8;
 
-/// Remote read ids: 6 bits.
+/// The number of remote read ids: 6 bits.
 pub const READ_IDS: u8 = 64;
 
-/// Offsets in the destination tables: 12 bits.
+/// The number of offsets in a destination table: 12 bits.
 pub const LOGICAL_NUMBERS: u16 = 1 << 12;
 
-/// An offset in one of three tables; the packet type says in which.
+/// An offset in one of three tables. The packet type names the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketTarget {
     /// The node table: one processor.
@@ -42,7 +42,7 @@ pub enum PacketTarget {
     Sync(u16),
 }
 
-/// Where the data of a write come from.
+/// The source of the data of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteSource {
     /// The sender's memory.
@@ -51,12 +51,12 @@ pub enum WriteSource {
     Inline(u64),
 }
 
-/// Where a write goes.
+/// The destination of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteDestination {
     /// An address that the sender names.
     Address(u64),
-    /// What the receiver's address register 0, 1 or 2 says.
+    /// The address in the receiver's address register 0, 1 or 2.
     Register(u8),
     /// The receiver's message buffer 0 or 1.
     Message(u8),
@@ -71,7 +71,7 @@ pub enum ParcelOperation {
         source: WriteSource,
         /// The destination.
         place: WriteDestination,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
     },
     /// `v(destination) += value`, of a double word.
@@ -83,33 +83,33 @@ pub enum ParcelOperation {
     },
     /// Remote DMA from the receiver's `source` to the sender's `destination`, as a reply.
     Read {
-        /// The address there.
+        /// The source address at the receiver.
         source: u64,
-        /// The address here.
+        /// The destination address at the sender.
         destination: u64,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
-        /// Which entry of the notification buffer is written at the end.
+        /// The entry of the notification buffer that is written at the end.
         rrid: u8,
     },
-    /// Writes `value` to `destination`; what was there comes back to `result`.
+    /// Writes `value` to `destination`. The old value is returned to `result`.
     Swap {
         /// The double word at the receiver.
         destination: u64,
-        /// What is written there.
+        /// The new value.
         value: u64,
-        /// Where what was there is written here.
+        /// The address for the old value at the sender.
         result: u64,
     },
-    /// Writes `value` to `destination` if `expected` is there; the answer comes back.
+    /// Writes `value` to `destination` if the old value is `expected`. The answer is returned.
     CompareSwap {
         /// The double word at the receiver.
         destination: u64,
-        /// What must be there.
+        /// The expected value.
         expected: u64,
-        /// What is written there.
+        /// The new value.
         value: u64,
-        /// Which entry of the notification buffer gets the answer.
+        /// The entry of the notification buffer for the answer.
         rrid: u8,
     },
     /// Enters a barrier.
@@ -117,7 +117,7 @@ pub enum ParcelOperation {
 }
 
 impl ParcelOperation {
-    /// Whether an answer comes back.
+    /// Whether an answer is returned.
     pub(super) fn is_answered(&self) -> bool {
         use ParcelOperation::{CompareSwap, Read, Swap};
         matches!(self, Read { .. } | Swap { .. } | CompareSwap { .. })
@@ -129,13 +129,14 @@ impl ParcelOperation {
 pub struct Header {
     /// The destination.
     pub target: PacketTarget,
-    /// What is done there.
+    /// The operation at the destination.
     pub operation: ParcelOperation,
-    /// Where the sender writes [`COMPLETED`](super::COMPLETED) after the last packet.
+    /// The address to which the sender writes [`COMPLETED`](super::COMPLETED) after the last
+    /// packet.
     pub ntf: Option<u64>,
 }
 
-/// Why the Read Header Module refuses a header. Nothing of its parcel is sent.
+/// The reasons why the Read Header Module refuses a header. Nothing of its parcel is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// No protocol has this number.
@@ -144,7 +145,7 @@ pub enum HeaderError {
         /// The number.
         number: u8,
     },
-    /// The protocol does not go with the packet type.
+    /// The protocol does not match the packet type.
     #[error("protocol {number} cannot be sent to this kind of destination")]
     WrongTarget {
         /// The protocol.
@@ -170,15 +171,15 @@ pub enum HeaderError {
         /// The length.
         bytes: u64,
     },
-    /// Source or destination is no place where the hardware can read or write.
+    /// The hardware cannot read the source or write the destination.
     #[error("address {address:#x} must be a multiple of {of}")]
     Misaligned {
         /// The address.
         address: u64,
-        /// What it must be a multiple of.
+        /// The required alignment.
         of: u64,
     },
-    /// The number is beyond the end of the table that the packet type names.
+    /// The number is beyond the end of the table of this packet type.
     #[error("destination {number} is beyond the table's end; it has {entries} entries")]
     NoSuchTarget {
         /// The logical number.
@@ -204,7 +205,7 @@ impl Header {
         Header { target, operation: ParcelOperation::Write { source, place, bytes }, ntf: None }
     }
 
-    /// A write of up to 8 bytes that travel in the header.
+    /// A write of up to 8 bytes that are sent in the header.
     pub fn inline(target: PacketTarget, data: u64, destination: u64, bytes: u64) -> Header {
         let (source, place) = (WriteSource::Inline(data), WriteDestination::Address(destination));
         Header { target, operation: ParcelOperation::Write { source, place, bytes }, ntf: None }
@@ -215,7 +216,7 @@ impl Header {
         Header { target, operation, ntf: None }
     }
 
-    /// The header as it lies in the queue.
+    /// The header as bytes in the queue.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let (mut inline, mut rrid, mut length) = (false, 0, 0);
         let (protocol, words) = match self.operation {
@@ -264,7 +265,8 @@ impl Header {
         bytes
     }
 
-    /// Reads and checks a header, as the Read Header Module does; `most` is the longest parcel.
+    /// Reads and checks a header, as the Read Header Module does. `most` is the maximum parcel
+    /// size.
     ///
     /// # Errors
     /// [`HeaderError`], all but [`NoSuchTarget`](HeaderError::NoSuchTarget).
@@ -287,7 +289,7 @@ impl Header {
         let logical = field(14, 12) as u16;
         let target = match field(4, 2) {
             0 if number != SYNCHRONISE => PacketTarget::One(logical),
-            // An answer from each of many would be written over that of the others.
+            // The answers of several nodes would overwrite each other.
             1 if number < READ => PacketTarget::Group(logical),
             2 if number == SYNCHRONISE => PacketTarget::Sync(logical),
             _ => return Err(HeaderError::WrongTarget { number }),
@@ -316,8 +318,8 @@ impl Header {
     }
 }
 
-/// The hardware reads words and writes double words; only a header's own data may go to a word
-/// (paper 003 §5.1.3, cases A to D).
+/// The hardware reads words and writes double words. Only a header's own data may be written to a
+/// word (paper 003 §5.1.3, cases A to D).
 fn check_addresses(operation: &ParcelOperation) -> Result<(), HeaderError> {
     let multiple = |address: u64, of| match address.is_multiple_of(of) {
         true => Ok(()),

@@ -7,16 +7,16 @@
 //!        └─► page table ────────────────┘──► physical page
 //! ```
 //!
-//! Paper 003 §5.2 states four segments a context with a pointer to a page table and the least and
-//! the largest page number. That the segment is the top two bits of 32 is assumed.
+//! Paper 003 §5.2 states four segments per context, each with a pointer to a page table and the
+//! minimum and maximum page number. It is assumed that the segment is the top two bits of 32.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Segments of a context.
+/// The number of segments of a context.
 pub const SEGMENTS: usize = 4;
 
-/// Bits of an address within its segment.
+/// The number of address bits within a segment.
 const SEGMENT_BITS: u32 = 30;
 
 /// The first address of a segment.
@@ -24,12 +24,12 @@ pub fn segment_base(segment: usize) -> u64 {
     (segment as u64) << SEGMENT_BITS
 }
 
-/// A node's physical memory, in pages. Pages that nobody has written read as zero.
+/// A node's physical memory, in pages. Pages that were never written read as zero.
 #[derive(Debug)]
 pub(super) struct PhysicalMemory {
     page_bytes: u64,
     pages: BTreeMap<u64, Vec<u8>>,
-    /// The first page that was never given to anyone.
+    /// The first page that was never allocated.
     free: u64,
 }
 
@@ -38,14 +38,14 @@ impl PhysicalMemory {
         PhysicalMemory { page_bytes, pages: BTreeMap::new(), free: 0 }
     }
 
-    /// Takes pages that lie one after the other.
+    /// Allocates contiguous pages.
     pub(super) fn allocate(&mut self, count: u64) -> RangeInclusive<u64> {
         let first = self.free;
         self.free += count;
         first..=first + count - 1
     }
 
-    /// Reads physical addresses; they may run on into the physically next page.
+    /// Reads physical addresses. They may continue into the physically next page.
     pub(super) fn read(&self, from: u64, into: &mut [u8]) {
         for (address, byte) in (from..).zip(into) {
             let page = self.pages.get(&(address / self.page_bytes));
@@ -67,7 +67,7 @@ impl PhysicalMemory {
 #[derive(Debug)]
 struct PagedSegment {
     pages: RangeInclusive<u64>,
-    /// By page number; a page may be missing although it lies within the limits.
+    /// By page number. A page may be missing although it is within the limits.
     table: BTreeMap<u64, u64>,
 }
 
@@ -75,7 +75,7 @@ struct PagedSegment {
 #[derive(Debug, Default)]
 pub(super) struct Segments([Option<PagedSegment>; SEGMENTS]);
 
-/// An address that no segment covers, or whose page is missing.
+/// An address outside all segments, or whose page is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("address {address:#x} is in no page of the context")]
 pub struct AddressFault {
@@ -84,7 +84,7 @@ pub struct AddressFault {
 }
 
 impl Segments {
-    /// Sets a segment: `frames` are its pages from `first` on, `None` a page that is missing.
+    /// Sets a segment. `frames` are its pages from `first` on; `None` is a missing page.
     pub(super) fn set(&mut self, segment: usize, first: u64, frames: &[Option<u64>]) {
         let last = first + (frames.len() as u64).max(1) - 1;
         let present = (first..).zip(frames).filter_map(|(page, frame)| Some((page, (*frame)?)));
@@ -135,7 +135,7 @@ mod tests {
         let at = |page: u64| segments.translate(base + 4096 * page + 7, 4096);
         let fault = |page: u64| Err(AddressFault { address: base + 4096 * page + 7 });
         assert_eq!((at(5), at(7)), (Ok(9 * 4096 + 7), Ok(3 * 4096 + 7)));
-        // Below the least page, above the largest, missing, in a segment that is not there.
+        // Below the minimum page, above the maximum, missing, in a segment that does not exist.
         assert_eq!((at(4), at(8), at(6)), (fault(4), fault(8), fault(6)));
         assert_eq!(segments.translate(7, 4096), Err(AddressFault { address: 7 }));
         assert!(segments.translate(u64::MAX, 4096).is_err());

@@ -1,9 +1,9 @@
 //! Cenju-4 (paper 003): a network interface in the memory controller, and a multistage network
 //! that multicasts and synchronises.
 //!
-//! Memory decides its speed: every line of a packet is requested from the processor, which mostly
-//! has it dirty (410 ns). So throughput follows from the number of lines that a packet touches
-//! ([`packet`]), and latency from the number of accesses on the path ([`CenjuSystem`]).
+//! Memory decides its speed. Every line of a packet is requested from the processor, which mostly
+//! has it dirty (410 ns). So throughput depends on the number of lines that a packet touches
+//! ([`packet`]), and latency on the number of accesses on the path ([`CenjuSystem`]).
 //!
 //! ```text
 //!   Task ── header ──► header queue ──► node.rs: RHM, SPM ──► network ──► receive.rs ──► memory

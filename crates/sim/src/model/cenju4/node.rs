@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A parcel is either one of a task's headers, with its bytes
-//! ([`ContextTask`](super::ContextTask)), or a length only ([`CenjuSystem::post`]), for
-//! measurements and for jobs that keep their messages' bytes themselves. Both take the same steps
+//! ([`ContextTask`](super::ContextTask)), or only a length ([`CenjuSystem::post`]). Lengths are for
+//! measurements, and for jobs that keep their messages' bytes themselves. Both take the same steps
 //! and the same time.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -35,16 +35,16 @@ use crate::network::{CutThrough, LinkTiming, Listener, Network, Packet, SyncNetw
 use crate::slab::Slab;
 use crate::topology::{LinkClass, Node, Topology};
 
-/// The destination of a parcel: offsets in the node table and in the multicast header table.
+/// The destination of a parcel: the nodes that an entry of a destination table names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum To {
     /// One node.
     One(Node),
-    /// Several, copied by the switches.
+    /// Several nodes; the switches copy the parcel.
     All(Rc<[Node]>),
 }
 
-/// Whoever is told of parcels, in place of programs that wait for areas.
+/// Receives reports about parcels, in place of programs that wait for areas.
 pub(super) trait ParcelListener {
     /// A parcel's last packet has left.
     fn departed(&self, area: u32);
@@ -53,7 +53,7 @@ pub(super) trait ParcelListener {
     fn delivered(&self, area: u32, node: Node);
 }
 
-/// What the receiver does with a parcel.
+/// The operation of the receiver on a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParcelProtocol {
     /// Remote DMA of data at an address.
@@ -62,37 +62,38 @@ pub enum ParcelProtocol {
     Inline,
     /// Atomic add of a double word in the header.
     AtomicAdd,
-    /// A read, swap, or compare and swap: the rest of the header, and an answer comes back.
+    /// A read, swap, or compare and swap: the rest of the header. An answer is returned.
     Request,
 }
 
-/// A parcel, as its header says.
+/// A parcel, as described by its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CenjuParcel {
     /// The destination.
     pub to: To,
     /// The protocol.
     pub protocol: ParcelProtocol,
-    /// The area whose arrivals its receiver counts.
+    /// The area in which the receiver counts the arrival.
     pub area: u32,
     /// Whether the read optimisation is on.
     pub optimise: bool,
-    /// Whether the processor has the data dirty in its cache; true unless it flushed the data.
+    /// Whether the processor has the data dirty in its cache. True unless the program flushed it.
     pub dirty: bool,
 }
 
-/// Headers that a header queue holds: 4 KB of 32 bytes, its least size.
+/// The number of headers in a header queue: 4 KB of 32 bytes, its minimum size.
 const HEADERS: usize = 128;
 
-/// Packets of a parcel in the FIFO between interface and network: one leaves, one enters.
+/// The number of packets of a parcel in the FIFO between interface and network: one leaves, one
+/// enters.
 const FIFO_PACKETS: usize = 2;
 
-/// Control register sets of the Sender that tasks share (paper 003 §4.2). A third set is for
-/// answers; that of the operating system is not modelled.
+/// The number of control register sets of the Sender that tasks share (paper 003 §4.2). A third set
+/// is for answers. The set of the operating system is not modelled.
 pub(super) const USER_SETS: usize = 2;
 const ANSWERS: usize = USER_SETS;
 
-/// What a sender writes at `ntf` after the last packet of a parcel.
+/// The value that a sender writes at `ntf` after the last packet of a parcel.
 pub const COMPLETED: u64 = 0x0C0A_11ED_0C0A_11ED;
 
 /// The interfaces of all nodes.
@@ -104,14 +105,14 @@ pub(super) struct CenjuState {
     pub(super) sim: Sim,
     pub(super) costs: Costs,
     network: Rc<Network>,
-    /// The switches' barriers, made when the first is registered.
+    /// The switches' barriers, created when the first one is registered.
     pub(super) sync: OnceCell<Rc<SyncNetwork>>,
     /// The members of each barrier in use.
     pub(super) barriers: RefCell<BTreeMap<u8, Vec<Node>>>,
     stages: u64,
     pub(super) nodes: Vec<NodeInterface>,
     flights: RefCell<Slab<CenjuPacket>>,
-    /// The job whose messages these are; areas are its numbers for them.
+    /// The job whose messages are carried. Areas are its message numbers.
     listener: RefCell<Option<Weak<dyn ParcelListener>>>,
 }
 
@@ -121,10 +122,10 @@ impl fmt::Debug for CenjuState {
     }
 }
 
-/// What waits at a control register set.
+/// An order that waits at a control register set.
 #[derive(Debug)]
 pub(super) enum RegisterOrder {
-    /// A length, without a header in memory.
+    /// A length without a header in memory.
     Parcel(CenjuParcel),
     /// The next header of a context's queue.
     Header(u8),
@@ -132,7 +133,7 @@ pub(super) enum RegisterOrder {
     Answer(QueuedAnswer),
 }
 
-/// A parcel in a header register, with its bytes if it has any.
+/// A parcel in a header register, with its bytes, if any.
 struct RegisterParcel {
     parcel: CenjuParcel,
     content: Option<Rc<ParcelInFlight>>,
@@ -140,26 +141,26 @@ struct RegisterParcel {
 
 #[derive(Debug)]
 pub(super) struct NodeInterface {
-    /// By control register set.
+    /// The orders of each control register set.
     pub(super) sets: [Mailbox<RegisterOrder>; USER_SETS + 1],
     /// The Read Header Module's access to memory.
     headers: Server,
-    /// Whether the sets that only headers use are being read.
+    /// Whether the sets that only headers use are already being read.
     pub(super) started: Cell<bool>,
     pub(super) contexts: RefCell<BTreeMap<u8, NodeContext>>,
     pub(super) memory: RefCell<PhysicalMemory>,
     /// The context whose task has the processor.
     pub(super) running: Cell<Option<u8>>,
-    /// Requests without their answers.
+    /// The number of requests without an answer.
     pub(super) unanswered: Cell<u64>,
     pub(super) answered: Signal,
-    /// The most answers that have waited.
+    /// The maximum number of answers that have waited.
     pub(super) most_answers: Cell<usize>,
-    /// Destinations of the parcels in header registers.
+    /// The destinations of the parcels in header registers.
     active: RefCell<BTreeSet<To>>,
-    /// A header register has become free.
+    /// Raised when a header register becomes free.
     freed: Signal,
-    /// SPM's access to memory.
+    /// The Send Packet Module's access to memory.
     reader: Server,
     receiver: Server,
     pub(super) send_tlb: RefCell<Tlb>,
@@ -171,11 +172,11 @@ pub(super) struct NodeInterface {
 #[derive(Debug)]
 struct CenjuPacket {
     area: u32,
-    /// Whether the parcel ends with it.
+    /// Whether it is the last packet of its parcel.
     last: bool,
-    /// Where the receiver writes it; `None`: an atomic add.
+    /// The destination of the data; `None` for an atomic add.
     write: Option<Span>,
-    /// Copies still to arrive, and whether its tail has left.
+    /// The number of copies still to arrive, and whether the tail has left.
     copies: usize,
     departed: Signal,
     content: Option<Rc<Carried>>,
@@ -226,7 +227,7 @@ impl CenjuSystem {
         system
     }
 
-    /// Starts to read the headers of a control register set.
+    /// Starts reading the headers of a control register set.
     pub(super) fn read_set(&self, node: Node, set: usize) {
         let unit = self.clone();
         let name = TaskName { kind: "read header module", index: node };
@@ -238,7 +239,7 @@ impl CenjuSystem {
         &self.0.costs
     }
 
-    /// Host: writes a header and the queue's write pointer, without a library around.
+    /// Host: writes a header and the queue's write pointer, without a library.
     pub async fn post(&self, node: Node, parcel: CenjuParcel) {
         self.0.sim.delay(self.0.costs.host.register).await;
         self.0.nodes[node as usize].sets[0].send(RegisterOrder::Parcel(parcel)).await;
@@ -249,7 +250,7 @@ impl CenjuSystem {
         self.0.nodes[node as usize].sets[0].admit(RegisterOrder::Parcel(parcel));
     }
 
-    /// From here on areas are a job's messages, and the job is notified of each parcel.
+    /// Makes areas a job's messages. The job is notified of each parcel from now on.
     pub(super) fn connect(&self, listener: Weak<dyn ParcelListener>) {
         *self.0.listener.borrow_mut() = Some(listener);
     }
@@ -259,13 +260,13 @@ impl CenjuSystem {
         Rc::clone(&self.0.network)
     }
 
-    /// Host: polls until `count` parcels altogether have arrived in an area.
+    /// Host: polls until `count` parcels in total have arrived in an area.
     pub async fn wait(&self, node: Node, area: u32, count: u64) {
         self.0.arrivals(node, area).reaches(count).await;
         self.0.sim.delay(self.0.costs.host.poll).await;
     }
 
-    /// Read Header Module: one header of a set after the other into a register.
+    /// Read Header Module: reads the headers of a set, one after the other, into registers.
     async fn read_headers(&self, node: Node, set: usize) {
         let CenjuState { sim, costs, .. } = &*self.0;
         let interface = &self.0.nodes[node as usize];
@@ -273,7 +274,7 @@ impl CenjuSystem {
         loop {
             let order = interface.sets[set].receive().await;
             // The processor has just written the header, or the Receiver has written it to main
-            // memory; the table entry is in main memory.
+            // memory. The table entry is in main memory.
             let words = costs.interface.parcel_header_bytes / 8;
             let asked = if set == ANSWERS { memory.query } else { memory.dirty };
             let lookup = memory.query + memory.word;
@@ -300,7 +301,7 @@ impl CenjuSystem {
         }
     }
 
-    /// Checks a header and looks its destination up. `None`: it was refused, or is no parcel.
+    /// Checks a header and looks up its destination. `None` if it was refused or is no parcel.
     fn open(&self, node: Node, order: RegisterOrder) -> Option<RegisterParcel> {
         let cid = match order {
             RegisterOrder::Parcel(parcel) => return Some(RegisterParcel { parcel, content: None }),
@@ -409,7 +410,7 @@ impl CenjuSystem {
         }
     }
 
-    /// The time until a packet's lines have come. A line comes whole.
+    /// The time until all lines of a packet have arrived. A line arrives whole.
     fn read_time(&self, coherent: u64, plain: u64, dirty: bool) -> Time {
         let memory = &self.0.costs.memory;
         let words = times(memory.word, memory.line_bytes / 8);
@@ -417,8 +418,8 @@ impl CenjuSystem {
         times(asked + words, coherent) + times(memory.plain + words, plain)
     }
 
-    /// Sends one packet (its write, and whether it ends the parcel): the header goes ahead, the
-    /// data follows as it comes from memory, when the FIFO has room.
+    /// Sends one packet (its write, and whether it ends the parcel). The header goes ahead. The
+    /// data follows as it arrives from memory, when the FIFO has room.
     async fn send_packet(
         &self,
         node: Node,
@@ -439,8 +440,8 @@ impl CenjuSystem {
         };
         let bytes = costs.interface.packet_header_bytes + data_bytes;
         let wire = costs.network.link.time(bytes);
-        // The tail cannot leave before its data is there. But by then the head may have gone
-        // through the switches, and the flits behind it pass them faster.
+        // The tail cannot leave before its data has arrived. But by then the head may have passed
+        // the switches, and the flits behind it pass them faster.
         let ahead = times(costs.network.single - costs.network.body, *stages);
         sim.delay_until(head.max(data - wire - ahead)).await;
         if leaving.len() >= FIFO_PACKETS
@@ -467,8 +468,8 @@ impl CenjuSystem {
         leaving.push_back(departed);
     }
 
-    /// From the start of the reads until the packet's data is in the FIFO. A small packet needs
-    /// only the first words of its lines; the rest of a line comes while others are served.
+    /// The time from the start of the reads until the packet's data is in the FIFO. A small packet
+    /// needs only the first words of its lines. The rest of a line arrives while others are served.
     fn first_word(&self, write: Option<Span>, reads: Time) -> Time {
         let memory = &self.0.costs.memory;
         let whole = times(memory.word, memory.line_bytes / 8);
@@ -483,16 +484,16 @@ impl CenjuSystem {
 
 impl NodeInterface {
     /// Whether a parcel may enter a header register: one is free, and none holds a parcel to the
-    /// same destination, so that those stay in order.
+    /// same destination. So parcels to one destination stay in order.
     fn takes(&self, to: &To, registers: u64) -> bool {
         let active = self.active.borrow();
         (active.len() as u64) < registers && !active.contains(to)
     }
 }
 
-/// What a destination table says.
+/// An entry of a destination table.
 enum Destination {
-    /// Nodes, and the context there.
+    /// Nodes, and their context.
     Parcel(To, u8),
     /// A barrier of the switches.
     Barrier(u8),
@@ -516,7 +517,7 @@ fn destination(context: &NodeContext, target: PacketTarget) -> Result<Destinatio
     }
 }
 
-/// A task's header, or an answer, as the Send Packet Module sees it.
+/// A task's header or an answer, as the Send Packet Module sees it.
 fn outgoing(to: To, sending: &Rc<ParcelInFlight>) -> RegisterParcel {
     let protocol = match sending.what {
         What::Operation(ParcelOperation::Write {
@@ -524,7 +525,7 @@ fn outgoing(to: To, sending: &Rc<ParcelInFlight>) -> RegisterParcel {
             place,
             bytes,
         }) if bytes > 0 => {
-            // The receiver chooses the address; the sender can only assume that it is a line's.
+            // The receiver chooses the address. The sender can only assume that it is line-aligned.
             let WriteDestination::Address(destination) = place else {
                 let span = Span { source, destination: 0, bytes };
                 return lines(to, ParcelProtocol::Write(span), sending);
@@ -546,7 +547,7 @@ fn lines(to: To, protocol: ParcelProtocol, sending: &Rc<ParcelInFlight>) -> Regi
     RegisterParcel { parcel, content: Some(Rc::clone(sending)) }
 }
 
-/// Injection and every stage take a switch; the path out of the last one takes only its wire.
+/// Injection and every stage take a switch. The path out of the last stage takes only its wire.
 fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThrough {
     let network = &costs.network;
     let mut timing = Timing::uniform(network.single, network.link, buffer);
@@ -557,7 +558,7 @@ fn cut_through(costs: &Costs, topology: Rc<dyn Topology>, buffer: u64) -> CutThr
 }
 
 impl CenjuState {
-    /// A handle for what happens later.
+    /// A handle for later events.
     pub(super) fn handle(&self) -> Rc<CenjuState> {
         self.me.upgrade().expect("it is alive while it is used")
     }
@@ -572,8 +573,8 @@ impl CenjuState {
         arrived.entry(area).or_insert_with(new).clone()
     }
 
-    /// The Receiver's time for a packet: full lines are written, and the processor only has to drop
-    /// them; a partial line, or a word to add to, is requested. Then the notification's line.
+    /// The Receiver's time for a packet. Full lines are written, and the processor only drops them.
+    /// A partial line, or a word for an add, is requested. Then the notification's line is written.
     pub(super) fn accept_time(&self, node: Node, cid: u8, write: Option<Span>, last: bool) -> Time {
         let memory = &self.costs.memory;
         let mut time = times(self.costs.interface.clock, self.costs.interface.accept);
@@ -640,9 +641,8 @@ impl Listener for CenjuState {
     }
 }
 
-/// The cached translations, by context and page number.
-///
-/// The address TLB of a sender or receiver: four entries, the oldest replaced (paper 003 §5.1).
+/// The address TLB of a sender or receiver: the cached translations by context and page number. It
+/// has four entries, and the oldest is replaced (paper 003 §5.1).
 #[derive(Debug, Clone)]
 pub(super) struct Tlb {
     entries: Vec<(u8, u64)>,
@@ -655,7 +655,7 @@ impl Tlb {
         Tlb { entries: Vec::new(), next: 0, size: entries.max(1) as usize }
     }
 
-    /// Whether a page's translation is cached; it is from now on.
+    /// Whether a page's translation is cached. It is cached from now on.
     pub(super) fn hits(&mut self, cid: u8, page: u64) -> bool {
         let page = (cid, page);
         if self.entries.contains(&page) {
@@ -670,7 +670,7 @@ impl Tlb {
         false
     }
 
-    /// Forgets all translations: a table has changed.
+    /// Drops all translations, because a table has changed.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.next = 0;

@@ -9,36 +9,36 @@
 //!                          n    c        c                 before: the optimisation does not ask
 //! ```
 //!
-//! Neither end of a packet crosses a page (paper 003 §4.3). A request is coherent (the processor
-//! is asked for the line's state) or not; the optimisation makes the first of a packet's requests
-//! non-coherent when the packet before it has flushed that very line already (§4.6).
+//! Neither end of a packet crosses a page (paper 003 §4.3). A request is coherent, that is, the
+//! processor is asked for the line's state, or it is not. The optimisation makes the first request
+//! of a packet non-coherent if the previous packet has already flushed this line (§4.6).
 //!
-//! Where an odd word goes to a double word, whole double words are read and their words rearranged.
-//! The double word that holds the last word of a page then holds the first word of the next page,
-//! so a packet ends one word into it. That word comes from the *physically* next page: the defect
-//! of §5.1.3.
+//! If an odd word goes to a double word, whole double words are read and their words rearranged.
+//! The double word that holds the last word of a page then also holds the first word of the next
+//! page. So a packet ends one word into it. That word comes from the *physically* next page: the
+//! defect of §5.1.3.
 
 use super::costs::{Interface, Memory};
 use super::header::{DOUBLE_WORD, WORD};
 
-/// A move of data, as addresses.
+/// A copy of data, as addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The source address.
     pub source: u64,
     /// The destination address.
     pub destination: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Span {
-    /// Whether the words of its double words are rearranged: an odd word goes to a double word.
+    /// Whether the words of double words are rearranged: an odd word goes to a double word.
     pub(super) fn is_rearranged(&self) -> bool {
         self.source % DOUBLE_WORD == WORD && self.destination.is_multiple_of(DOUBLE_WORD)
     }
 
-    /// Words from destination to source alignment within a line.
+    /// The distance in words from the destination's to the source's alignment within a line.
     fn distance(&self, line: u64) -> u64 {
         (self.source % line + line - self.destination % line) % line / WORD
     }
@@ -47,20 +47,20 @@ impl Span {
 /// A packet of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParcelPacket {
-    /// The data that it moves.
+    /// The addresses of its data.
     pub span: Span,
-    /// Lines read after asking the processor.
+    /// The number of lines read after asking the processor.
     pub coherent: u64,
-    /// Lines read from main memory without asking.
+    /// The number of lines read from main memory without asking.
     pub plain: u64,
 }
 
-/// The packets of a parcel; `optimise` switches the read optimisation on.
+/// The packets of a parcel. `optimise` switches the read optimisation on.
 pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<ParcelPacket> {
     let (interface, memory) = costs;
     let line = memory.line_bytes;
     // At a distance of one word the line at the head of a page must be read coherently. The
-    // hardware cannot tell the two cases apart, so it does not optimise then.
+    // hardware cannot distinguish the two cases, so it does not optimise then.
     let optimise = optimise && span.distance(line) != 1;
     let (mut packets, mut done, mut flushed) = (Vec::new(), 0, None);
     while done < span.bytes {
@@ -72,7 +72,7 @@ pub fn packets(span: Span, optimise: bool, costs: (&Interface, &Memory)) -> Vec<
         let room = whole.min(read).min(page(destination));
         let bytes = room.min(span.bytes - done);
         let packet = Span { source, destination, bytes };
-        // Whole double words are read: one more than sent if words have to be realigned.
+        // Whole double words are read: one more than sent if words are rearranged.
         let (first, last) = (source / line, (source + bytes).next_multiple_of(DOUBLE_WORD) - 1);
         let last = last / line;
         let lines = last - first + 1;

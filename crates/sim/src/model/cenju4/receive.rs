@@ -1,9 +1,9 @@
-//! What the Receiver does with a task's packets, and what the Sender reads for them.
+//! The Receiver's operations for a task's packets, and the Sender's reads for them.
 //!
-//! The Receiver serves packets for any context at any time. For each it writes the data, then a
-//! record into the log, then the pointers, so that whoever sees a pointer sees what it counts
-//! (paper 003 §4.3). A read, swap, or compare and swap becomes the header of an answer, which the
-//! Sender of the same node sends: no processor takes part.
+//! The Receiver serves packets for any context at any time. For each packet it writes the data,
+//! then a record into the log, then the pointers. So a program that sees a pointer also sees the
+//! data that it counts (paper 003 §4.3). A read, swap, or compare and swap becomes the header of an
+//! answer. The Sender of the same node sends it: no processor takes part.
 
 use std::rc::Rc;
 
@@ -22,9 +22,9 @@ pub const NOTIFICATION_BYTES: u64 = 16;
 /// Bytes of a record of the log.
 pub const LOG_BYTES: u64 = 16;
 
-/// The status of a notification: the answer is there, or the words were equal.
+/// The status of a notification: answered, or the words were equal.
 pub const ANSWERED: u64 = 1;
-/// The status of a notification: the words compared were not equal.
+/// The status of a notification: the compared words were not equal.
 pub const UNEQUAL: u64 = 2;
 /// The status of a notification: the other node could not answer.
 pub const REFUSED: u64 = 3;
@@ -34,20 +34,20 @@ pub const REFUSED: u64 = 3;
 pub struct LogRecord {
     /// The kind of packet.
     pub kind: LogKind,
-    /// Whether its parcel ends with it.
+    /// Whether it is the last packet of its parcel.
     pub last: bool,
     /// The logical number of the sender.
     pub source: u16,
-    /// Bytes of data.
+    /// The number of data bytes.
     pub bytes: u32,
-    /// Where they were written.
+    /// The address to which they were written.
     pub address: u64,
 }
 
 /// The kinds of packets in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogKind {
-    /// Remote DMA, also by an address register.
+    /// Remote DMA, with or without an address register.
     Write,
     /// A message.
     Message,
@@ -58,7 +58,7 @@ pub enum LogKind {
 }
 
 impl LogRecord {
-    /// The record as it lies in the log.
+    /// The record as bytes in the log.
     pub fn encode(&self) -> [u8; LOG_BYTES as usize] {
         let mut bytes = [0; LOG_BYTES as usize];
         bytes[0] = self.kind as u8;
@@ -69,7 +69,7 @@ impl LogRecord {
         bytes
     }
 
-    /// Reads a record. `None`: no kind of packet has this number.
+    /// Decodes a record. `None` if no kind of packet has this number.
     pub fn decode(bytes: &[u8; LOG_BYTES as usize]) -> Option<LogRecord> {
         let kinds = [LogKind::Write, LogKind::Message, LogKind::Operation, LogKind::Answer];
         let [_, last, s0, s1, b0, b1, b2, b3, address @ ..] = *bytes;
@@ -83,7 +83,7 @@ impl LogRecord {
     }
 }
 
-/// What a parcel with contents says.
+/// The content of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     /// A task's header.
@@ -94,11 +94,11 @@ pub(super) enum What {
     Swapped { old: u64, result: u64 },
     /// The answer to a compare and swap.
     Compared { old: u64, equal: bool, rrid: u8 },
-    /// No answer: an address had no page, or there is no such context.
+    /// No answer: an address has no page, or the context does not exist.
     Refused { rrid: Option<u8> },
 }
 
-/// A parcel with contents, on its way.
+/// A parcel with contents, in flight.
 #[derive(Debug)]
 pub(super) struct ParcelInFlight {
     pub(super) from: Processor,
@@ -107,7 +107,7 @@ pub(super) struct ParcelInFlight {
     pub(super) to_cid: u8,
     pub(super) what: What,
     pub(super) ntf: Option<u64>,
-    /// The node of an answer's asker.
+    /// For an answer: the node that asked.
     pub(super) asker: Node,
 }
 
@@ -122,15 +122,15 @@ pub(super) struct QueuedAnswer {
 #[derive(Debug)]
 pub(super) struct Carried {
     sending: Rc<ParcelInFlight>,
-    /// Bytes of the parcel before it.
+    /// The number of the parcel's bytes before this packet.
     offset: u64,
     bytes: Vec<u8>,
     last: bool,
 }
 
-/// The Sender's part.
+/// The Sender's operations.
 impl CenjuState {
-    /// Whether the data of a packet can be read; else the operating system is told.
+    /// Whether the data of a packet can be read. If not, reports that to the operating system.
     pub(super) fn reads(&self, node: Node, content: Option<&ParcelInFlight>, source: u64) -> bool {
         let Some(sending) = content else { return true };
         let page = self.costs.memory.page_bytes;
@@ -145,8 +145,8 @@ impl CenjuState {
         }
     }
 
-    /// A packet with its bytes, which the Sender reads now. Within a packet physical addresses run
-    /// on, also where an odd word lies behind the end of its page.
+    /// A packet with its bytes, which the Sender reads now. Within a packet physical addresses are
+    /// contiguous, even if an odd word lies behind the end of its page.
     pub(super) fn carried(
         &self,
         sending: &Rc<ParcelInFlight>,
@@ -183,7 +183,7 @@ impl CenjuState {
         Rc::new(Carried { sending: Rc::clone(sending), offset, bytes, last })
     }
 
-    /// The last packet of a parcel has left, or there was a fault (`whole` is false).
+    /// Ends a parcel: its last packet has left, or there was a fault (`whole` is false).
     pub(super) fn parcel_sent(&self, sending: &Rc<ParcelInFlight>, whole: bool) {
         let Processor { node, cid } = sending.from;
         match sending.what {
@@ -211,7 +211,7 @@ impl CenjuState {
         self.parcel_done(node, cid);
     }
 
-    /// A parcel of a context's queue is over, sent or refused.
+    /// Counts a parcel of a context's queue as finished, sent or refused.
     pub(super) fn parcel_done(&self, node: Node, cid: u8) {
         self.with_context(Processor { node, cid }, |context, _, _| {
             context.sending -= 1;
@@ -221,7 +221,7 @@ impl CenjuState {
         });
     }
 
-    /// Takes a place among the requests without answers, when there is one.
+    /// Takes a place among the unanswered requests. Waits until one is free.
     pub(super) async fn begin_request(&self, node: Node) {
         let interface = &self.nodes[node as usize];
         loop {
@@ -234,7 +234,7 @@ impl CenjuState {
         }
     }
 
-    /// So many that the answer queue of a node has room for those of all nodes.
+    /// The limit at which a node's answer queue has room for the requests of all nodes.
     pub(super) fn most_unanswered(&self) -> u64 {
         let share = self.answer_headers() as u64 / self.nodes.len() as u64;
         self.costs.interface.outstanding_reads.min(share).clamp(1, u64::from(READ_IDS))
@@ -246,9 +246,9 @@ impl CenjuState {
     }
 }
 
-/// The Receiver's part.
+/// The Receiver's operations.
 impl CenjuState {
-    /// The time the Receiver takes for a packet with contents.
+    /// The Receiver's time for a packet with contents.
     pub(super) fn accept_content(&self, node: Node, carried: &Carried) -> Time {
         let memory = &self.costs.memory;
         let sending = &carried.sending;
@@ -287,7 +287,7 @@ impl CenjuState {
         self.accept_time(node, sending.to_cid, Some(write), carried.last)
     }
 
-    /// Does what a packet says.
+    /// Performs the operation of a packet.
     pub(super) fn land(&self, node: Node, carried: &Carried) {
         let sending = &carried.sending;
         let to = Processor { node, cid: sending.to_cid };
@@ -306,7 +306,7 @@ impl CenjuState {
                 }
             }
         });
-        // A context that is not there takes nothing, and its askers are not left waiting.
+        // A context that does not exist accepts nothing. The asking node still gets an answer.
         let answer = known.unwrap_or_else(|| refusal(&sending.what));
         if let Some(what) = answer {
             self.answer(to, sending.from, what);
@@ -330,7 +330,7 @@ impl CenjuState {
         debug_assert!(queue.len() <= self.answer_headers(), "requests are limited to what fits");
     }
 
-    /// Runs `work` on a context with its node's memory and the size of pages, if it is there.
+    /// Runs `work` on a context, with its node's memory and the page size, if the context exists.
     pub(super) fn with_context<R>(
         &self,
         at: Processor,
@@ -344,7 +344,7 @@ impl CenjuState {
     }
 }
 
-/// What is sent back if a packet cannot be served; nothing if nobody waits for an answer.
+/// The answer to a packet that cannot be served; `None` if no task waits for an answer.
 fn refusal(what: &What) -> Option<What> {
     match what {
         What::Operation(
@@ -355,7 +355,7 @@ fn refusal(what: &What) -> Option<What> {
     }
 }
 
-/// What a packet came to: its kind, where it was written, and the answer to send.
+/// The result of a packet: its kind, the address of the write, and the answer to send.
 type Landed = Result<(LogKind, u64, Option<What>), AddressFault>;
 
 fn deliver(
@@ -395,7 +395,7 @@ fn deliver(
     }
 }
 
-/// A packet of a task's own parcel.
+/// Performs the operation of a packet of a task's own parcel.
 fn operate(
     context: &mut NodeContext,
     memory: &mut PhysicalMemory,
@@ -447,8 +447,8 @@ fn operate(
     }
 }
 
-/// Writes to a message buffer, from whose end data goes on at its start; then its pointer moves by
-/// whole double words. Gives the address.
+/// Writes to a message buffer, with wrap-around at its end. Then advances its pointer by whole
+/// double words. Returns the address.
 fn store_message(
     context: &mut NodeContext,
     memory: &mut PhysicalMemory,
@@ -467,7 +467,7 @@ fn store_message(
     Ok(address)
 }
 
-/// Writes an entry of the notification buffer. Gives its address.
+/// Writes an entry of the notification buffer. Returns its address.
 fn notify(
     context: &NodeContext,
     memory: &mut PhysicalMemory,
@@ -480,7 +480,7 @@ fn notify(
     Ok(address)
 }
 
-/// Writes a record to the log, if the context has one, and moves its pointer.
+/// Writes a record to the log, if the context has one, and advances its pointer.
 fn log(
     context: &mut NodeContext,
     memory: &mut PhysicalMemory,
@@ -528,7 +528,7 @@ pub(super) fn fetch(
     Ok(())
 }
 
-/// Writes a context's memory: all of it, or nothing where a page is missing.
+/// Writes a context's memory: everything, or nothing if a page is missing.
 pub(super) fn store(
     context: &NodeContext,
     memory: &mut PhysicalMemory,

@@ -1,5 +1,5 @@
-//! A task's own view of the interface: its memory, its header queue, and what it polls; and the
-//! calls of the operating system around it.
+//! A task's view of the interface: its memory, its header queue, and the words that it polls; and
+//! the calls of the operating system around it.
 //!
 //! ```text
 //!   system calls   create_task · map · node_table · multicast · synchronisation · buffers
@@ -24,23 +24,23 @@ use super::receive::{LOG_BYTES, LogRecord, fetch, store};
 use crate::network::{SyncError, SyncNetwork, SyncParameters};
 use crate::topology::{Multistage, Node};
 
-/// A context of a node, as its task holds it.
+/// A task's handle on its context of a node.
 #[derive(Debug, Clone)]
 pub struct ContextTask {
     system: CenjuSystem,
     at: Processor,
 }
 
-/// Why a system call refuses.
+/// The reasons why a system call is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// The machine has no such node.
     #[error("the machine has no node {node}")]
     NoSuchNode {
-        /// The node asked for.
+        /// The requested node.
         node: Node,
     },
-    /// A task has this context already.
+    /// Another task has this context.
     #[error("context {cid} of node {node} is in use")]
     InUse {
         /// The node.
@@ -51,13 +51,13 @@ pub enum TaskError {
     /// Header queues have 4 to 64 KB.
     #[error("a header queue has 4 to 64 KB in whole headers, not {bytes} B")]
     QueueSize {
-        /// The size asked for.
+        /// The requested size.
         bytes: u64,
     },
     /// There are four segments.
     #[error("a context has segments 0 to 3, not {segment}")]
     NoSuchSegment {
-        /// The segment asked for.
+        /// The requested segment.
         segment: usize,
     },
     /// Both register sets of the Sender hold other queues.
@@ -69,25 +69,25 @@ pub enum TaskError {
     /// Another task has the processor.
     #[error("address registers belong to the task that has the processor")]
     NotRunning,
-    /// A destination table is full, or names more than 12 bits tell apart.
+    /// A destination table is full, or would need more than 12 bits for its entries.
     #[error("a destination table has room for 4,096 entries")]
     TableFull,
     /// The members of a multicast are not of one group of 64 nodes.
     #[error("a multicast reaches nodes of one group of 64; use several")]
     ManyGroups,
-    /// The members of a multicast have different contexts, or one is named that is not known.
+    /// The members of a multicast have different contexts, or a member is unknown.
     #[error("the members of a group must be in the node table, with one context and a node each")]
     BadMembers,
-    /// Barriers by the switches refuse.
+    /// The switches refuse the barrier.
     #[error(transparent)]
     Barrier(#[from] SyncError),
-    /// A buffer or the notification area cannot be used as asked.
+    /// A buffer or the notification area is invalid.
     #[error("a buffer must begin at a double word and have whole quarters of double words")]
     BadArea,
 }
 
 impl CenjuSystem {
-    /// Operating system: gives a context of a node to a new task, with a header queue of so many
+    /// Operating system: gives a context of a node to a new task, with a header queue of this many
     /// bytes. Its tables are empty, and no register set of the Sender holds its queue.
     ///
     /// # Errors
@@ -110,27 +110,27 @@ impl CenjuSystem {
         Ok(ContextTask { system: self.clone(), at })
     }
 
-    /// Takes `count` pages of a node's memory that lie one after the other; gives the first.
+    /// Allocates `count` contiguous pages of a node's memory. Returns the first.
     pub fn allocate(&self, node: Node, count: u64) -> u64 {
         *self.0.nodes[node as usize].memory.borrow_mut().allocate(count).start()
     }
 
-    /// The most requests of a node that can be without their answers.
+    /// The maximum number of unanswered requests of a node.
     pub fn most_unanswered(&self) -> u64 {
         self.0.most_unanswered()
     }
 
-    /// Requests of a node without their answers.
+    /// The number of unanswered requests of a node.
     pub fn unanswered(&self, node: Node) -> u64 {
         self.0.nodes[node as usize].unanswered.get()
     }
 
-    /// The most answers that have waited in a node's answer queue at once.
+    /// The maximum number of answers that have waited in a node's answer queue at once.
     pub fn most_answers(&self, node: Node) -> usize {
         self.0.nodes[node as usize].most_answers.get()
     }
 
-    /// Starts to read the second user set and the answers of all nodes, once.
+    /// Starts reading the second user set and the answers at all nodes, once.
     fn start_sets(&self) {
         for (node, interface) in (0..).zip(&self.0.nodes) {
             if !interface.started.replace(true) {
@@ -142,12 +142,13 @@ impl CenjuSystem {
 
 /// Calls of the operating system.
 impl ContextTask {
-    /// Where the task runs.
+    /// The node and the context of the task.
     pub fn processor(&self) -> Processor {
         self.at
     }
 
-    /// Maps pages from number `first` of a segment on to physical pages, `None` to none.
+    /// Maps pages from number `first` of a segment on to physical pages. `None` leaves a page
+    /// unmapped.
     ///
     /// # Errors
     /// [`TaskError::NoSuchSegment`].
@@ -172,8 +173,8 @@ impl ContextTask {
         self.map(segment, 0, &frames)
     }
 
-    /// Sets the node table: the processors that the job's logical numbers mean, and which number
-    /// this task has.
+    /// Sets the node table: the processor of each logical number of the job, and the number of this
+    /// task.
     ///
     /// # Errors
     /// [`TaskError::TableFull`], [`TaskError::NoSuchNode`].
@@ -192,7 +193,7 @@ impl ContextTask {
         Ok(())
     }
 
-    /// Registers a multicast header for these logical numbers; gives its offset in the table.
+    /// Registers a multicast header for these logical numbers. Returns its offset in the table.
     ///
     /// # Errors
     /// [`TaskError::ManyGroups`], [`TaskError::BadMembers`], [`TaskError::TableFull`].
@@ -211,8 +212,8 @@ impl ContextTask {
             .ok_or(TaskError::TableFull)
     }
 
-    /// Registers a synchronisation header for these logical numbers and a synchronisation id; gives
-    /// its offset. Every member registers the same.
+    /// Registers a synchronisation header for these logical numbers and a synchronisation id.
+    /// Returns its offset. Every member registers the same.
     ///
     /// # Errors
     /// [`TaskError::Barrier`], [`TaskError::BadMembers`], [`TaskError::TableFull`].
@@ -253,7 +254,7 @@ impl ContextTask {
         Ok(())
     }
 
-    /// Sets where answers are notified.
+    /// Sets the address for notifications of answers.
     pub fn set_notifications(&self, address: u64) {
         self.with(|context| context.entry.notifications = address);
     }
@@ -263,8 +264,8 @@ impl ContextTask {
         self.system.0.nodes[self.at.node as usize].running.set(Some(self.at.cid));
     }
 
-    /// Loads the task's queue into a free control register set of the Sender, which then sends
-    /// what the queue holds.
+    /// Loads the task's queue into a free control register set of the Sender, which then sends the
+    /// queued headers.
     ///
     /// # Errors
     /// [`TaskError::NoRegisterSet`].
@@ -285,10 +286,10 @@ impl ContextTask {
         Ok(())
     }
 
-    /// Takes the task's queue out of its register set.
+    /// Removes the task's queue from its register set.
     ///
     /// # Errors
-    /// [`TaskError::Busy`]: parcels of it are not sent yet.
+    /// [`TaskError::Busy`]: some of its parcels have not been sent.
     pub fn unload(&self) -> Result<(), TaskError> {
         self.with(|context| match (context.loaded, context.sending, context.queue.len()) {
             (None, ..) => Ok(()),
@@ -332,12 +333,12 @@ impl ContextTask {
     }
 }
 
-/// What a task does by itself.
+/// The operations of a task itself.
 impl ContextTask {
     /// Writes the task's own memory, through its page tables.
     ///
     /// # Errors
-    /// [`AddressFault`]; nothing is written then.
+    /// [`AddressFault`]. Nothing is written then.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), AddressFault> {
         let work = |context: &mut NodeContext, memory: &mut _, page| {
             store(context, memory, page, address, bytes)
@@ -367,7 +368,7 @@ impl ContextTask {
         Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
     }
 
-    /// Writes a header into the task's queue, and the write pointer; waits while the queue is full.
+    /// Writes a header and the write pointer of the task's queue. Waits while the queue is full.
     pub async fn send(&self, header: &Header) {
         self.send_words(&header.encode()).await;
     }
@@ -395,8 +396,8 @@ impl ContextTask {
         }
     }
 
-    /// Sets address register 0, 1 or 2, which is seen as a register of the Receiver only while the
-    /// task has the processor.
+    /// Sets address register 0, 1 or 2. A task can set the Receiver's register only while it has
+    /// the processor.
     ///
     /// # Errors
     /// [`TaskError::NotRunning`].
@@ -409,12 +410,12 @@ impl ContextTask {
         Ok(())
     }
 
-    /// The task's entry of the buffer table, which it can read and not write.
+    /// The task's entry of the buffer table. The task can read but not write it.
     pub fn entry(&self) -> BufferEntry {
         self.with(|context| context.entry)
     }
 
-    /// The barriers of a synchronisation id that are over.
+    /// The number of finished barriers of a synchronisation id.
     pub fn synchronised(&self, sid: u8) -> u64 {
         self.with(|context| context.synchronised.get(&sid).copied().unwrap_or(0))
     }
@@ -430,7 +431,7 @@ impl ContextTask {
         Ok(bytes.as_slice().try_into().ok().and_then(LogRecord::decode))
     }
 
-    /// Polls in cache until `over` says so. What the interface writes is the only reason to look.
+    /// Polls in cache until `over` is true. It polls again only after a write of the interface.
     pub async fn wait_until(&self, over: impl Fn(&ContextTask) -> bool) {
         let state = &self.system.0;
         loop {
@@ -455,13 +456,13 @@ impl ContextTask {
         interrupts.receive().await
     }
 
-    /// The next interrupt, if there was one.
+    /// Takes the next interrupt, if there is one.
     pub fn take_interrupt(&self) -> Option<Interrupt> {
         self.with(|context| context.interrupts.take())
     }
 }
 
-/// How a library sends data whose ends may lie at odd words (paper 003 §5.1.3).
+/// Library functions that send data whose ends may be odd words (paper 003 §5.1.3).
 impl ContextTask {
     /// Sends `bytes` bytes, a multiple of a word, between addresses that are multiples of a word:
     ///
@@ -473,7 +474,7 @@ impl ContextTask {
     /// ```
     ///
     /// # Errors
-    /// [`AddressFault`]: a word that is sent alone is in no page.
+    /// [`AddressFault`]: a word that is sent alone has no page.
     pub async fn put_words(&self, to: u16, span: Span) -> Result<(), AddressFault> {
         let Span { mut source, mut destination, mut bytes } = span;
         if destination % 8 == 4 && bytes > 0 {
@@ -499,10 +500,10 @@ impl ContextTask {
     }
 
     /// The other remedy: copies to a double word first, and sends from there. `copy` is the
-    /// library's own room; the destination must be a double word.
+    /// library's buffer. The destination must be a double word.
     ///
     /// # Errors
-    /// [`AddressFault`]: the data or the room is in no page.
+    /// [`AddressFault`]: the data or the buffer has no page.
     pub async fn put_words_by_copy(
         &self,
         to: u16,

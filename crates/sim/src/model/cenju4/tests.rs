@@ -32,7 +32,7 @@ fn write(to: u32, source: u64, bytes: u64) -> CenjuParcel {
     CenjuParcel { to, protocol, area: 0, optimise: true, dirty: true }
 }
 
-/// The time until a parcel of node 0 is at node 1.
+/// The time until a parcel of node 0 has arrived at node 1.
 fn time(parcel: CenjuParcel) -> Time {
     let simulation = Simulation::new(5);
     let system = system(&simulation);
@@ -60,7 +60,7 @@ fn cj_18_packets_take_125_ns_a_switch_multicasts_187_5() {
     let one = time(CenjuParcel { protocol: ParcelProtocol::Inline, ..write(1, 0, 8) });
     let all = To::All((0..32).collect());
     let many = time(CenjuParcel { protocol: ParcelProtocol::Inline, to: all, ..write(1, 0, 8) });
-    // Each crossing of a link by a multicast packet has the switch's larger latency.
+    // Each crossing of a link by a multicast packet takes the switch's larger latency.
     let further = (many - one).picoseconds();
     assert!((3 * 62_500..=4 * 62_500).contains(&further), "{further}");
 }
@@ -94,8 +94,8 @@ fn parcels_of_any_length_arrive_in_order() {
     simulation.run().unwrap();
 }
 
-/// The time at which a word from node 0 is at node 17 while 31 nodes flood node 1 and a parcel of
-/// node 0 for node 1 is ahead of it.
+/// The time at which a word from node 0 arrives at node 17, while 31 nodes flood node 1 and a
+/// parcel from node 0 to node 1 is ahead of the word.
 fn word_behind_a_blocked_parcel(registers: u64) -> f64 {
     let simulation = Simulation::new(5);
     let mut costs = costs();

@@ -1,4 +1,4 @@
-//! A job's messages over the adaptors: each is a TCW, of a chain of its own or behind others.
+//! A job's messages over the adaptors: each is a TCW, in a chain of its own or behind others.
 
 use std::rc::{Rc, Weak};
 
@@ -9,10 +9,10 @@ use crate::engine::Sim;
 use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
 
-/// Carries a job's messages. A rank pays the light system call for each chain that it sends, and
-/// a poll of cached memory for each that it receives; then come the adaptor's steps.
+/// Carries a job's messages. A rank pays the light system call for each chain that it sends, and a
+/// poll of cached memory for each received message. Then the adaptor's steps follow.
 ///
-/// Messages beyond the length of its queue of chains wait at the adaptor: a job bounds them.
+/// Messages beyond the length of the chain queue wait at the adaptor. The job bounds their number.
 #[derive(Debug)]
 pub struct Adaptors {
     system: NiaSystem,
@@ -36,7 +36,7 @@ impl Carrier for Adaptors {
         self.host
     }
 
-    /// The adaptor follows a chain by itself: a message behind the first costs the processor
+    /// The adaptor follows a chain by itself. So a message behind the first one costs the processor
     /// nothing.
     fn chained(&self, _bytes: u64) -> Time {
         Time::ZERO

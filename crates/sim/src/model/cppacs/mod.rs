@@ -1,7 +1,7 @@
 //! CP-PACS (paper 004): remote DMA between preset areas, started by a light system call, chains of
 //! transfer control words behind one start, on a hyper-crossbar with wormhole routing.
 //!
-//! Lengths only: the paper measures time under traffic, and data goes straight from area to area
+//! Lengths only. The paper measures time under traffic, and data goes directly from area to area
 //! without a decision at the receiver, so `nic` has no decision to make.
 
 mod carrier;

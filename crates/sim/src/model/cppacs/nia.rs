@@ -6,8 +6,9 @@
 //!                                    arrivals at any time: the NIA is full duplex
 //! ```
 //!
-//! A node sends one packet at a time. The next follows when the tail of the last has left for the
-//! network; wormhole blocking may delay that. Data goes from area to area without a copy.
+//! A node sends one packet at a time. The next one follows when the tail of the previous one has
+//! left for the network; wormhole blocking may delay that. Data goes from area to area without a
+//! copy.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,13 +26,13 @@ use crate::topology::Node;
 pub struct Tcw {
     /// The destination.
     pub to: Node,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// The area that it goes to, whose arrivals its receiver counts.
+    /// The destination area. The receiver counts its arrivals.
     pub area: u32,
 }
 
-/// Chains that wait at an adaptor; beyond that the host waits.
+/// The number of chains that may wait at an adaptor. Beyond that the host waits.
 const CHAINS: usize = 16;
 
 /// The adaptors of all nodes on their network.
@@ -44,20 +45,20 @@ struct NiaState {
     costs: Costs,
     network: Rc<Network>,
     nodes: Vec<Nia>,
-    /// Messages under way.
+    /// Messages in flight.
     messages: RefCell<Slab<NiaMessage>>,
-    /// The job whose messages these are; areas are its numbers for them.
+    /// The job whose messages are carried. Areas are its message numbers.
     consignee: Connection,
 }
 
 #[derive(Debug)]
 struct Nia {
     chains: Mailbox<Vec<Tcw>>,
-    /// Packets whose tail has left.
+    /// Counts packets whose tail has left.
     departed: Signal,
-    /// Chains sent to their end.
+    /// Counts chains that have been sent completely.
     sent: Signal,
-    /// Messages arrived, by area.
+    /// Counts arrived messages, by area.
     arrived: RefCell<BTreeMap<u32, Signal>>,
 }
 
@@ -65,7 +66,7 @@ struct Nia {
 struct NiaMessage {
     to: Node,
     area: u32,
-    /// Packets that have not arrived.
+    /// The number of packets that have not arrived.
     packets: u64,
 }
 
@@ -98,23 +99,23 @@ impl NiaSystem {
         system
     }
 
-    /// Host: hands the adaptor a chain by one light system call.
+    /// Host: passes a chain to the adaptor by one light system call.
     pub async fn start(&self, node: Node, chain: Vec<Tcw>) {
         self.0.sim.delay(self.0.costs.start).await;
         self.0.nodes[node as usize].chains.send(chain).await;
     }
 
-    /// Hands the adaptor a chain of one, without the host's time, even if the queue is full.
+    /// Passes a chain of one to the adaptor, without the host's time, even if the queue is full.
     pub(super) fn enqueue(&self, node: Node, tcw: Tcw) {
         self.0.nodes[node as usize].chains.admit(vec![tcw]);
     }
 
-    /// From here on areas are a job's messages, and the job is notified of each.
+    /// Makes areas a job's messages. The job is notified of each from now on.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         self.0.consignee.set(consignee);
     }
 
-    /// Host: as [`NiaSystem::start`], and waits until the chain has left.
+    /// Host: like [`NiaSystem::start`], and waits until the chain has left.
     pub async fn send(&self, node: Node, chain: Vec<Tcw>) {
         let sent = &self.0.nodes[node as usize].sent;
         let count = sent.count() + 1;
@@ -122,12 +123,12 @@ impl NiaSystem {
         sent.reaches(count).await;
     }
 
-    /// Operating system: an interrupt at a node, for example to pass a broadcast on.
+    /// Operating system: takes an interrupt at a node, for example to pass a broadcast on.
     pub async fn interrupt(&self) {
         self.0.sim.delay(self.0.costs.interrupt).await;
     }
 
-    /// Host: polls until `count` messages altogether have arrived in an area.
+    /// Host: polls until `count` messages in total have arrived in an area.
     pub async fn receive(&self, node: Node, area: u32, count: u64) {
         let arrived = self.0.arrivals(node, area);
         arrived.reaches(count).await;
@@ -178,7 +179,7 @@ impl NiaSystem {
 }
 
 impl NiaState {
-    /// The count of messages arrived in an area of a node.
+    /// The count of messages that have arrived in an area of a node.
     fn arrivals(&self, node: Node, area: u32) -> Signal {
         let mut arrived = self.nodes[node as usize].arrived.borrow_mut();
         let new = || Signal::new(&self.sim, "a message in its area");

@@ -51,7 +51,7 @@ fn cp_06_a_chain_has_one_start_and_k_overheads() {
     let single = time(vec![vec![tcw(1, 8)]; 11]);
     let further = |all: Time| Time::from_picoseconds((all - one).picoseconds() / 10);
     assert!(further(chain) >= costs.message && further(chain) < costs.message + ns(300));
-    // Without overlap each has its own start: the host waits for the chain to leave.
+    // Without overlap each chain has its own start: the host waits for the chain to leave.
     assert!(further(single) >= costs.message + costs.start, "{}", further(single));
 }
 
@@ -89,8 +89,8 @@ fn cp_15_an_adaptor_sends_and_receives_at_once() {
     assert!((both(true) / both(false) - 1.0).abs() < 0.01);
 }
 
-/// The time in which all nodes of a ring through the partition, whose neighbours differ in one
-/// coordinate, send to those so many places on.
+/// The time in which all nodes of a ring send to the nodes at these distances. The ring goes
+/// through the partition, and its neighbours differ in one coordinate.
 fn around_the_ring(steps: &[u32]) -> f64 {
     let (simulation, system, _) = system();
     let shape = HyperCrossbar::new(&[4, 8, 8]);

@@ -13,13 +13,13 @@ use super::costs::Costs;
 use crate::engine::{Server, Sim};
 use crate::job::{Carrier, Connection, Consignee, HostCosts, Parcel};
 
-/// The boards of all nodes on their switch. The paper has two. With more, messages to one node
-/// share the path into it, as those from one node share the path out.
+/// The boards of all nodes on their switch. The paper has two nodes. With more nodes, messages to
+/// one node share the path into it, as messages from one node share the path out.
 #[derive(Debug)]
 pub struct Boards {
     sim: Sim,
     costs: Costs,
-    /// By node: the path out, the path in.
+    /// By node: the path out and the path in.
     ways: Vec<[Server; 2]>,
     consignee: Connection,
 }
@@ -32,7 +32,8 @@ impl Boards {
         Rc::new(Boards { sim, costs, ways, consignee: Connection::default() })
     }
 
-    /// How long a message occupies a path: no time for a word, which one bus cycle carries.
+    /// The time for which a message occupies a path. It is zero for a word, which one bus cycle
+    /// carries.
     fn span(&self, bytes: u64) -> Time {
         let interface = &self.costs.interface;
         match bytes <= interface.atomic_bytes {
@@ -47,7 +48,7 @@ impl Carrier for Boards {
         self.ways.len() as u32
     }
 
-    /// A send is stores of the program itself; the charge is for the answer to an arrival.
+    /// A send is stores of the program itself. The charge is for the answer to an arrival.
     fn host(&self, _bytes: u64) -> HostCosts {
         HostCosts { send: Time::ZERO, receive: self.costs.host.response }
     }
@@ -55,7 +56,7 @@ impl Carrier for Boards {
     fn carry(&self, parcel: Parcel, at: Time) -> Option<Time> {
         let span = self.span(parcel.bytes);
         let left = self.ways[parcel.source as usize][0].book(at, span) + span;
-        // The first byte arrives a store's time after it left, and the last a span later.
+        // The first byte arrives one store time after it left, and the last byte a span later.
         let first = left - span + self.costs.interface.atomic;
         let consignee = self.consignee.get();
         let into = self.ways[parcel.destination as usize][1].clone();

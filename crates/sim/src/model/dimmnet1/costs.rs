@@ -5,13 +5,13 @@ use crate::model::costs::costs;
 use crate::model::ethernet::Ethernet;
 
 costs! {
-    /// The board: stores that leave the node by themselves.
+    /// The board, whose stores leave the node by themselves.
     pub struct Interface from (section) {
         /// AOTF: a store of up to 8 bytes, until it is in the other node's memory.
         atomic: section.time("atomic"),
-        /// Most bytes an AOTF store carries.
+        /// The maximum bytes of an AOTF store.
         atomic_bytes: section.bytes("atomic_size"),
-        /// Most bytes of a BOTF packet.
+        /// The maximum bytes of a BOTF packet.
         block_bytes: section.bytes("block_size"),
         /// The sustained rate of BOTF packets in one direction.
         block_rate: section.rate("block_rate"),
@@ -30,7 +30,7 @@ costs! {
     }
 }
 
-/// All of them.
+/// All costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
     /// The board.

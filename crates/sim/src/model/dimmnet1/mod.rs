@@ -1,8 +1,8 @@
 //! DIMMnet-1 (paper 001): stores that become remote writes (AOTF), user-built packets (BOTF), and
 //! the Ethernet with UDP that the paper compares with.
 //!
-//! Lengths only. The sender's store names the address where data lands; the words of a shared
-//! variable and the right to write them belong to the protocol above.
+//! Lengths only. The sender's store names the destination address. The words of a shared variable,
+//! and the right to write them, belong to the protocol above.
 
 mod carrier;
 mod costs;

@@ -8,7 +8,7 @@
 //!                                    └──────────────► the same at each other, if it is multicast
 //! ```
 //!
-//! A node's processor serves its program and its arrivals in the order of asking. The paper
+//! A node's processor serves its program and its arrivals in the order of the requests. The paper
 //! measures two nodes.
 
 use std::fmt;
@@ -34,7 +34,7 @@ struct NodesState {
 struct NodeUnits {
     processor: Server,
     board: Server,
-    /// The wires of the Ethernet, to the switch and from it.
+    /// The wires of the Ethernet: to the switch and from it.
     wires: [Server; 2],
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Nodes {
 }
 
 impl Nodes {
-    /// So many idle nodes.
+    /// Creates this many idle nodes.
     pub fn new(sim: &Sim, costs: &Costs, nodes: u32) -> Nodes {
         let server = || Server::new(sim);
         let units =
@@ -63,33 +63,33 @@ impl Nodes {
         &self.0.nodes[node as usize]
     }
 
-    /// A node's processor works for this time.
+    /// Occupies a node's processor for this time.
     pub async fn work(&self, node: Node, time: Time) {
         self.units(node).processor.serve(time).await;
     }
 
-    /// A node's processor copies shared data.
+    /// Copies shared data with a node's processor.
     pub async fn copy(&self, node: Node, bytes: u64) {
         self.work(node, self.0.costs.host.copy.time(bytes)).await;
     }
 
-    /// A word of up to eight bytes is in another node's memory (AOTF).
+    /// Stores a word of up to eight bytes into another node's memory (AOTF).
     pub async fn store(&self) {
         self.0.sim.delay(self.0.costs.interface.atomic).await;
     }
 
-    /// A node's program has seen a word and is ready to answer.
+    /// Waits until a node's program has seen a word and is ready to answer.
     pub async fn respond(&self, node: Node) {
         self.work(node, self.0.costs.host.response).await;
     }
 
-    /// Data is in another node's memory (BOTF), packet by packet.
+    /// Sends data to another node's memory, packet by packet (BOTF).
     pub async fn blocks(&self, from: Node, bytes: u64) {
         self.packets(from, bytes).await;
         self.store().await;
     }
 
-    /// Data has left the board, packet by packet: between two of them others' packets pass.
+    /// Sends data from the board, packet by packet. Packets of others pass between two of them.
     pub async fn packets(&self, from: Node, bytes: u64) {
         let interface = &self.0.costs.interface;
         let mut left = bytes;
@@ -100,8 +100,8 @@ impl Nodes {
         }
     }
 
-    /// A node has sent a datagram, for one other or for all that the switch copies it to. Answers
-    /// when the switch passes it on.
+    /// Sends a datagram from a node to one other, or to all for which the switch copies it. Returns
+    /// the time when the switch passes it on.
     pub async fn send(&self, from: Node, bytes: u64) -> Time {
         let ethernet = &self.0.costs.ethernet;
         self.work(from, ethernet.send).await;
@@ -110,7 +110,7 @@ impl Nodes {
         start + ethernet.to_the_switch(bytes)
     }
 
-    /// Has the switch pass a datagram on to a node from a time on, and then calls `arrive`.
+    /// Makes the switch pass a datagram on to a node from a time on, and then calls `arrive`.
     pub fn pass_on(&self, to: Node, bytes: u64, from: Time, arrive: impl FnOnce() + 'static) {
         let span = self.0.costs.ethernet.on_the_wire(bytes);
         let wire = self.units(to).wires[1].clone();
@@ -120,7 +120,7 @@ impl Nodes {
         });
     }
 
-    /// A node's processor has taken a datagram in that has come there.
+    /// Receives, with a node's processor, a datagram that has arrived there.
     pub async fn receive(&self, node: Node) {
         self.work(node, self.0.costs.ethernet.receive).await;
     }

@@ -1,4 +1,4 @@
-//! The two primitives' printed times.
+//! The printed times of the two primitives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ fn fg_13_4_kib_are_nine_packets_between_which_others_pass() {
         }
     });
     simulation.run().unwrap();
-    // One behind each packet of the long one but the last.
+    // One other packet behind each packet of the long message but the last.
     assert_eq!(passed.get(), [20, 8]);
 }
 
@@ -87,7 +87,7 @@ fn fg_15_a_datagram_pays_both_processors_and_every_frame_on_both_wires() {
         simulation.run().unwrap();
         simulation.now().seconds()
     };
-    // The switch takes in a frame and copies it; each wire from it carries all of them.
+    // The switch receives a whole frame and copies it. Each wire from it carries all frames.
     let of = |bytes: f64| bytes * 8.0 / 100e6;
     let expected = 20e-6 + of(64.0 + 58.0) + 5e-6 + of(64.0 + 58.0) + 35e-6;
     assert!((last_of_three(64) - expected).abs() < 1e-9);

@@ -6,8 +6,8 @@
 //!                                                         (a server)  (a server)
 //! ```
 //!
-//! Each unit serves one packet at a time in order of arrival, so packets of a message overlap:
-//! the Receive Controller takes the headers of the next while the Write Unit stores this one.
+//! Each unit serves one packet at a time in order of arrival, so packets of a message overlap: the
+//! Receive Controller reads the headers of the next packet while the Write Unit stores this one.
 
 use std::cell::{OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -21,8 +21,8 @@ use crate::engine::{Mailbox, Server, Signal, Sim, TaskName};
 use crate::job::Consignee;
 use crate::model::landing::LandingMemory;
 
-/// Most packets in flight to a board. The link's flow control is not modelled; the largest message
-/// of the experiments fits.
+/// The maximum number of packets in flight to a board. The link's flow control is not modelled. The
+/// largest message of the experiments fits.
 const WIRE: usize = 1 << 12;
 
 /// The primitive of a message.
@@ -30,7 +30,7 @@ const WIRE: usize = 1 << 12;
 pub enum Primitive {
     /// The sender names the address (remote DMA).
     Push(RemoteAddress),
-    /// The receiving interface chooses it.
+    /// The receiving interface chooses the address.
     IndirectPush,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct WirePacket {
     pub(super) total: u64,
 }
 
-/// The steps that one packet took: name, and when each ended.
+/// The steps that one packet took: their names and end times.
 pub type Steps = Vec<(&'static str, Time)>;
 
 /// One node's board.
@@ -57,20 +57,20 @@ struct BoardState {
     costs: Rc<Costs>,
     node: Rank,
     memory: LandingMemory,
-    /// Prefetch Unit: SO-DIMM to packets.
+    /// The Prefetch Unit: from SO-DIMM to packets.
     sender: Server,
     cable: Server,
     /// The Receive Controller: headers and status records.
     receive: Server,
     /// Packets at SWIF, in order of arrival.
     arrived: Mailbox<WirePacket>,
-    /// From the Receive Controller to the Write Unit.
+    /// Packets on the way from the Receive Controller to the Write Unit.
     parsed: Mailbox<WirePacket>,
-    /// Records written; what the host polls.
+    /// Counts written records. The host polls it.
     status: Signal,
-    /// The host has read something out: a full ring may have room.
+    /// Raised when the host has read data out: a full ring may have room.
     room: Signal,
-    /// The steps taken, for breakdowns; a job's board records none.
+    /// The recorded steps, for breakdowns. A job's board records none.
     log: RefCell<Steps>,
     /// The messages of a job, if one is served.
     job: OnceCell<Expected>,
@@ -101,7 +101,7 @@ impl Board {
         board
     }
 
-    /// From here on this board serves a job: packets are read out as they come, and steps are not
+    /// Makes this board serve a job: packets are read out as they arrive, and steps are not
     /// recorded.
     pub(super) fn serve_job(&self) {
         let _ = self.0.job.set(Expected::default());
@@ -121,7 +121,8 @@ impl Board {
         }
     }
 
-    /// Takes a request: packets of the message leave one by one. Returns when the last has left.
+    /// Takes a request. The packets of the message leave one by one. Returns the time when the last
+    /// one has left.
     pub(super) fn request(&self, to: &Board, primitive: Primitive, message: &[u8]) -> Time {
         let state = &self.0;
         let interface = &state.costs.interface;
@@ -144,8 +145,8 @@ impl Board {
         left
     }
 
-    /// Sends one packet from SO-DIMM to the other board's SWIF (table 7, rows B and C); returns
-    /// when its tail is on the cable.
+    /// Sends one packet from SO-DIMM to the other board's SWIF (table 7, rows B and C). Returns the
+    /// time when its tail is on the cable.
     fn transmit(&self, to: &Board, packet: WirePacket) -> Time {
         let state = &self.0;
         let (interface, now) = (&state.costs.interface, state.sim.now());
@@ -171,8 +172,8 @@ impl Board {
         tail
     }
 
-    /// The Receive Controller's loop: takes the headers of one packet after the other, and hands
-    /// each to the Write Unit when that is free.
+    /// The Receive Controller's loop: reads the headers of one packet after the other, and passes
+    /// each packet to the Write Unit when that is free.
     async fn take_headers(&self) {
         loop {
             let packet = self.0.arrived.receive().await;
@@ -186,7 +187,7 @@ impl Board {
         }
     }
 
-    /// The Write Unit's loop; a packet that finds its ring full blocks all behind it.
+    /// The Write Unit's loop. A packet that finds its ring full blocks all packets behind it.
     async fn store_packets(&self) {
         loop {
             let packet = self.0.parsed.receive().await;
@@ -194,8 +195,8 @@ impl Board {
             for step in self.steps(packet.primitive, ControllerUnit::Write) {
                 self.0.sim.delay(self.span(step, bytes)).await;
                 self.mark(step.what, self.0.sim.now());
-                // The check for room comes before the payload moves; no program reads the landed
-                // data before the status pointer moves.
+                // The check for room precedes the payload. No program reads the landed data before
+                // the status pointer moves.
                 let lands = match packet.primitive {
                     Primitive::IndirectPush => MemoryEffect::Place,
                     Primitive::Push(_) => MemoryEffect::Move,
@@ -208,7 +209,7 @@ impl Board {
         }
     }
 
-    /// The Receive Controller's last step, while the Write Unit goes on.
+    /// The Receive Controller's last step, while the Write Unit continues.
     fn publish(&self, primitive: Primitive) {
         let state = &self.0;
         self.mark("D packet receive processing", state.sim.now());
@@ -227,8 +228,8 @@ impl Board {
         }
     }
 
-    /// The library's part when a job is served: moves landed data to main memory and notifies the
-    /// job; the rank pays for it when it receives.
+    /// The library's step when a job is served: moves landed data to main memory and notifies the
+    /// job. The rank pays for it when it receives.
     fn take_for_job(&self) {
         let Some(job) = self.0.job.get() else { return };
         while let Some(arrival) = self.0.memory.next(self.0.node) {
@@ -237,8 +238,7 @@ impl Board {
         self.read_something_out();
     }
 
-    /// The landing itself, by nic. While the ring is full this waits until the host has read
-    /// something out.
+    /// Lands a packet by nic. While the ring is full this waits until the host has read data out.
     async fn land(&self, packet: &WirePacket) {
         let state = &self.0;
         let source = packet.source;
@@ -259,14 +259,14 @@ impl Board {
         }
     }
 
-    /// The rows of one unit that a primitive has.
+    /// The rows of one unit that apply to a primitive.
     fn steps(&self, primitive: Primitive, unit: ControllerUnit) -> impl Iterator<Item = &Step> {
         let indirect = primitive == Primitive::IndirectPush;
         let steps = self.0.costs.interface.steps.iter();
         steps.filter(move |step| step.unit == unit && (indirect || !step.ipush_only))
     }
 
-    /// The time of a row; the SO-DIMM's port takes further words.
+    /// The time of a row, including the SO-DIMM port's time for further words.
     fn span(&self, step: &Step, bytes: u64) -> Time {
         let interface = &self.0.costs.interface;
         let further = match step.effect {
@@ -276,12 +276,12 @@ impl Board {
         interface.clocks(step.clocks) + further
     }
 
-    /// Records written so far: the status pointer that the host polls.
+    /// The number of records written so far: the status pointer that the host polls.
     pub(super) fn status(&self) -> &Signal {
         &self.0.status
     }
 
-    /// The host has moved a ring's head.
+    /// Notes that the host has moved a ring's head.
     pub(super) fn read_something_out(&self) {
         self.0.room.raise();
     }

@@ -17,21 +17,21 @@ use crate::engine::Sim;
 use crate::job::{Carrier, Connection, Consignee, HostCosts, Parcel};
 use crate::model::landing::{Arrival, LandingMemory, Sizes};
 
-/// Bytes of each landing ring, in packets: the library empties it as packets arrive.
+/// The size of each landing ring in packets. The library empties it as packets arrive.
 const RING_PACKETS: u32 = 8;
 
-/// Records of a status ring.
+/// The number of records of a status ring.
 const RECORDS: u32 = 256;
 
-/// The most nodes: the rings of each node take some hundred kibibytes.
+/// The maximum number of nodes. The rings of each node take some hundred kibibytes.
 pub const MOST_NODES: u32 = 1024;
 
 /// The boards of all nodes on one switch.
 ///
-/// A rank pays row A for each message that it sends. For each that it receives it pays the rows of
+/// A rank pays row A for each sent message. For each received message it pays the rows of
 /// detection, status and read-out, where polling counts with its mean of one access. The library
-/// has moved messages that wait for their receive to main memory, so a ring fills up only while
-/// packets arrive faster than the Write Unit stores them.
+/// moves messages that wait for their receive to main memory. So a ring fills up only while packets
+/// arrive faster than the Write Unit stores them.
 #[derive(Debug)]
 pub struct Boards {
     costs: Rc<Costs>,
@@ -89,7 +89,7 @@ impl Carrier for Boards {
 /// The messages of a job that a board expects, by source, and the consignee.
 #[derive(Default, Debug)]
 pub(super) struct Expected {
-    /// By source: number of the message and bytes still to come, in the order of sending.
+    /// By source: the numbers of the messages and their outstanding bytes, in the order of sending.
     messages: RefCell<Vec<VecDeque<(u64, u64)>>>,
     consignee: Connection,
 }
@@ -107,7 +107,8 @@ impl Expected {
         messages[source as usize].push_back((token, bytes));
     }
 
-    /// A packet of `source` has landed and been read out; notifies the job after the last one.
+    /// Counts a packet of `source` that has landed and been read out. Notifies the job after the
+    /// last one.
     pub(super) fn take(&self, arrival: &Arrival) {
         let Arrival::Landed(source, payload) = arrival else { return };
         let mut messages = self.messages.borrow_mut();

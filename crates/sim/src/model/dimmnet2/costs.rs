@@ -1,12 +1,11 @@
-//! The costs of a DIMMnet-2 and of its host; the machine file states the source of each number.
-//! the machine file.
+//! The costs of a DIMMnet-2 and of its host. The machine file states the source of each number.
 
 use super::host::PrefetchWindow;
 use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
 use hikyaku_nic::time::Time;
 
-/// The unit of the controller that takes a step of the receive path.
+/// The unit of the controller that performs a step of the receive path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControllerUnit {
     /// Receive Controller: headers, tables, status.
@@ -15,12 +14,12 @@ pub enum ControllerUnit {
     Write,
 }
 
-/// What a step does to memory; all others only take time.
+/// The effect of a step on memory. All other steps only take time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryEffect {
     /// Nothing.
     None,
-    /// It decides that and where the packet lands, or waits for room.
+    /// It decides whether and where the packet lands, or waits for room.
     Place,
     /// It moves the payload, word by word.
     Move,
@@ -30,17 +29,16 @@ pub enum MemoryEffect {
 
 /// One row of tables 2 and 3 of paper 000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-/// One row of tables 2 and 3 of paper 000.
 pub struct Step {
-    /// The unit that takes it.
+    /// The unit that performs it.
     pub unit: ControllerUnit,
     /// Its name in the tables.
     pub what: &'static str,
     /// Whether only IPUSH has this step.
     pub ipush_only: bool,
-    /// Clocks.
+    /// The number of clocks.
     pub clocks: u64,
-    /// Its effect besides taking time.
+    /// Its effect, in addition to taking time.
     pub effect: MemoryEffect,
 }
 
@@ -97,7 +95,7 @@ costs! {
         clock: section.time("clock"),
         /// Table 7 row B: a packet of 8 bytes, from the request to the cable.
         send: section.time("send"),
-        /// Between two packets of one message, at the sending side.
+        /// The time between two packets of one message at the sending side.
         packet_gap: section.time("packet_gap"),
         /// Table 7 row D without the clocks of tables 2 and 3: through SWIF and its link.
         arrive: section.time("arrive"),
@@ -105,13 +103,13 @@ costs! {
         read_out: section.time("read_out"),
         /// The additional time of moving the ring's head.
         head_update: section.time("head_update"),
-        /// Bytes the SO-DIMM's port moves in a clock.
+        /// Bytes that the SO-DIMM's port moves per clock.
         bytes_per_clock: section.bytes("bytes_per_clock"),
         /// Bytes of the two headers.
         header_bytes: section.bytes("header"),
-        /// Most payload of a packet.
+        /// The maximum payload of a packet.
         packet_bytes: section.bytes("packet"),
-        /// Most bytes that one read-out request fetches.
+        /// The maximum bytes of one read-out request.
         window_bytes: section.bytes("window");
         /// The rows of tables 2 and 3.
         steps: Vec<Step> = steps(section)?,
@@ -161,8 +159,8 @@ costs! {
 }
 
 impl Costs {
-    /// What a program pays to receive a message by IPUSH, polling counted with its mean of one
-    /// access: rows F and G, then H to L for each part that fits the window.
+    /// The program's cost of receiving a message by IPUSH, with polling counted with its mean of
+    /// one access: rows F and G, then H to L for each part that fits the window.
     pub fn receive(&self, bytes: u64) -> Time {
         let (interface, host) = (&self.interface, &self.host);
         let mut time = host.access + host.read_status + host.unexplained;
@@ -184,15 +182,15 @@ impl Interface {
         Time::from_picoseconds(self.clock.picoseconds() * clocks)
     }
 
-    /// How long the SO-DIMM's port takes beyond its first word.
+    /// The time of the SO-DIMM's port beyond its first word.
     pub fn further_words(&self, bytes: u64) -> Time {
         self.clocks(bytes.div_ceil(self.bytes_per_clock).saturating_sub(1))
     }
 }
 
 impl Host {
-    /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped, so of a
-    /// larger window the lines that came first are gone when they are read; a load that misses
+    /// Rows K and L. The prefetch instruction fills one way of the cache, directly mapped. So in a
+    /// larger window the lines that came first are evicted before they are read. A load that misses
     /// goes to the board like an uncached one.
     pub(super) fn copy_time(&self, bytes: u64, window: PrefetchWindow) -> Time {
         let host = self;

@@ -1,10 +1,10 @@
-//! The host: how a program on the Pentium 4 sends, polls, and reads out.
+//! The host: the steps of a program on the Pentium 4 that sends, polls, and reads out.
 //!
 //! The host reaches the board by uncached accesses only. It polls with one access after the other.
-//! Each takes `access` and reads the register at its middle, so a change is detected between half
-//! an access and one and a half after it happened (table 7, rows F and J). Controller and processor
-//! have different clocks, so the position of a change within an access is random, uniformly, from
-//! the simulation's seed.
+//! Each takes `access` and reads the register at its middle. So a change is detected between half
+//! an access and one and a half accesses after it happened (table 7, rows F and J). Controller and
+//! processor have different clocks. So the position of a change within an access is random,
+//! uniformly distributed, from the simulation's seed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use super::costs::Costs;
 use crate::engine::{Random, Sim};
 use crate::model::landing::{Arrival, LandingMemory};
 
-/// How the Prefetch Window is mapped (table 5).
+/// The mapping of the Prefetch Window (table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefetchWindow {
-    /// Cached: lines are flushed, prefetched, and then read.
+    /// Cached: lines are flushed, prefetched and then read.
     WriteBack,
     /// Not cached: every load goes to the board.
     Uncached,
@@ -64,7 +64,7 @@ impl Host {
         &self.memory
     }
 
-    /// Issues a send request (row A) and continues: the board does the rest.
+    /// Issues a send request (row A) and continues. The board does the rest.
     pub async fn send(&self, to: &Host, primitive: Primitive, message: &[u8]) {
         self.board.mark("Start", self.sim.now());
         self.sim.delay(self.costs.host.issue_send).await;
@@ -72,7 +72,7 @@ impl Host {
         self.board.request(&to.board, primitive, message);
     }
 
-    /// Polls the status pointer until it shows `records` altogether (row F).
+    /// Polls the status pointer until it shows `records` in total (row F).
     pub async fn detect(&self, records: u64) {
         self.poll(async { self.board.status().reaches(records).await }).await;
         self.board.mark("F detection by polling", self.sim.now());
@@ -85,7 +85,7 @@ impl Host {
         self.take_arrivals()
     }
 
-    /// All arrivals, without the host's time; the data stays in SO-DIMM.
+    /// Takes all arrivals, without the host's time. The data stays in SO-DIMM.
     pub fn take_arrivals(&self) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         while let Some(arrival) = self.memory.next(self.node) {

@@ -8,9 +8,9 @@
 //!                                              I SO-DIMM ► Prefetch Window    J poll, K L copy
 //! ```
 //!
-//! Letters are the rows of table 7. Send side and switch are the same for both primitives; IPUSH
-//! has four steps more in the Write Unit (table 3), which come from the machine file. Landing is
-//! `nic`'s: the ring of the source, its head and tail, the record.
+//! Letters are the rows of table 7. Send side and switch are the same for both primitives. IPUSH
+//! has four more steps in the Write Unit (table 3), which come from the machine file. `nic`
+//! performs the landing: the ring of the source, its head and tail, the record.
 
 mod board;
 mod carrier;
@@ -30,8 +30,8 @@ use hikyaku_nic::segment::SegmentLayoutError;
 use crate::engine::Sim;
 use crate::model::landing::{LandingMemory, Sizes};
 
-/// Least records of a status ring: those of the largest message, packet by packet, while its
-/// receiver waits for the last of them.
+/// The minimum number of records of a status ring: those of the largest message, packet by packet,
+/// while its receiver waits for the last one.
 const RECORDS: u32 = 2048;
 
 /// Two nodes on one switch: the paper's setup.

@@ -69,7 +69,7 @@ fn ip_10_a_full_ring_blocks_the_board_without_loss() {
     simulation.spawn(task(0), async move {
         let message: Vec<u8> = (0..16 * 2048).map(|n| (n / 2048) as u8).collect();
         a.send(&b, Primitive::IndirectPush, &message).await;
-        // The board has long received all that fits, and is blocked.
+        // The board has long received as much as fits, and is blocked.
         sim.delay(Time::from_nanoseconds(1_000_000)).await;
         assert_eq!(b.board().status().count(), 2);
         let mut got = Vec::new();

@@ -5,8 +5,8 @@
 //!                                           └──────► the same on another's, if it is multicast
 //! ```
 //!
-//! A wire carries one datagram after the other in each direction; the switch passes a frame on once
-//! it has the whole, and loses none.
+//! A wire carries one datagram after the other in each direction. The switch passes a frame on when
+//! it has received the whole frame, and loses none.
 
 use std::rc::{Rc, Weak};
 
@@ -22,7 +22,7 @@ use crate::topology::Node;
 pub struct Adapters {
     sim: Sim,
     costs: Ethernet,
-    /// By node: the wire to the switch, the wire from it.
+    /// By node: the wire to the switch and the wire from it.
     wires: Vec<[Server; 2]>,
     consignee: Connection,
 }
@@ -35,15 +35,15 @@ impl Adapters {
         Rc::new(Adapters { sim, costs, wires, consignee: Connection::default() })
     }
 
-    /// Has a datagram leave a node; answers when the switch passes it on, and when the whole has
-    /// left.
+    /// Sends a datagram from a node. Returns the time when the switch passes it on, and the time
+    /// when all of it has left.
     fn leave(&self, source: Node, bytes: u64, at: Time) -> (Time, Time) {
         let span = self.costs.on_the_wire(bytes);
         let start = self.wires[source as usize][0].book(at, span);
         (start + self.costs.to_the_switch(bytes), start + span)
     }
 
-    /// Has the switch pass a datagram on to a node, from a time on.
+    /// Makes the switch pass a datagram on to a node, from a time on.
     fn pass_on(&self, parcel: Parcel, from: Time) {
         let span = self.costs.on_the_wire(parcel.bytes);
         let wire = self.wires[parcel.destination as usize][1].clone();

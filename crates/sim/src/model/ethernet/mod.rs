@@ -1,7 +1,7 @@
 //! A switched Ethernet and datagrams of a kernel's sockets: the baseline of paper 001.
 //!
-//! Its costs beside the frames are the processors': a system call to send, an interrupt, the stack
-//! and a wake-up to receive. The switch copies what is multicast.
+//! In addition to the frames, the costs are the processors': a system call to send; an interrupt,
+//! the stack and a wake-up to receive. The switch copies multicasts.
 
 mod carrier;
 mod costs;

@@ -15,8 +15,9 @@ use crate::job::{Carrier, Connection, Consignee, HostCosts, PacketFormat, Parcel
 use crate::network::Network;
 use crate::slab::Slab;
 
-/// The interfaces of all nodes. Each starts one message every `gap`; after `inject` its packets
-/// leave one behind the other, and `land` after the last one's arrival it is complete in memory.
+/// The interfaces of all nodes. Each starts at most one message per `gap`. After `inject` its
+/// packets leave one behind the other. It is complete in memory `land` after the arrival of the
+/// last packet.
 #[derive(Debug)]
 pub struct Interfaces {
     sim: Sim,
@@ -29,7 +30,7 @@ pub struct Interfaces {
     consignee: Connection,
 }
 
-/// The kinds of an interface's events: the low bits of the word, a number above them.
+/// The kinds of an interface's events: the low bits of the word. A number is above them.
 const INJECT: u32 = 0;
 const DEPARTED: u32 = 1;
 const LANDED: u32 = 2;

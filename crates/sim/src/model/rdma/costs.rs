@@ -11,11 +11,11 @@ costs! {
         inject: interface.time("inject"),
         /// The same at the receiver, last byte to completion in memory.
         land: interface.time("land"),
-        /// Least time between two messages of one interface.
+        /// The minimum time between two messages of one interface.
         gap: interface.time("gap"),
         /// The payload rate of a link.
         link: network.rate("link_rate"),
-        /// Most payload bytes of a packet.
+        /// The maximum payload bytes of a packet.
         packet_bytes: interface.bytes("packet"),
         /// Processor time to find a completion.
         poll: host.time("poll"),

@@ -1,4 +1,4 @@
-//! A job's messages over Tofu2: puts with notification, one queue on each engine.
+//! A job's messages over Tofu2: puts with notification, one queue per engine.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,20 +14,21 @@ use crate::job::{Carrier, Consignee, HostCosts, Parcel};
 use crate::network::Network;
 use crate::topology::Node;
 
-/// Descriptors that a queue of a job holds; messages beyond wait for the engine.
+/// The number of descriptors in a job's queue. Further messages wait for the engine.
 const SLOTS: u32 = 256;
 
 /// Carries a job's messages.
-/// A rank pays the library's time, a descriptor and a doorbell for each message that it sends, and
-/// a poll of the event queue for each that it receives. All messages between two nodes take the
-/// same engine, so that they stay in order; those to different nodes are spread over the engines.
+///
+/// A rank pays the library's time, a descriptor and a doorbell for each sent message, and a poll of
+/// the event queue for each received one. All messages between two nodes take the same engine, so
+/// that they stay in order. Messages to different nodes are spread over the engines.
 #[derive(Debug)]
 pub struct Engines {
     system: TofuSystem,
     nodes: u32,
     engines: u32,
     host: HostCosts,
-    /// By queue: messages whose descriptors found no room yet.
+    /// By queue: messages whose descriptors have not found room yet.
     waiting: Vec<RefCell<VecDeque<DescriptorCommand>>>,
 }
 

@@ -6,17 +6,17 @@ use crate::model::costs::costs;
 costs! {
     /// Costs of one node's four engines and of the host that feeds them.
     pub struct Costs from (network, interface, host) {
-        /// DMA engines (TNIs) of a node.
+        /// The number of DMA engines (TNIs) of a node.
         engines: interface.count("engines"),
-        /// Command queues (CQs) of an engine.
+        /// The number of command queues (CQs) of an engine.
         queues: interface.count("queues"),
-        /// Reading a descriptor and decoding it, once the engine turns to it.
+        /// Reading and decoding a descriptor, once the engine turns to it.
         fetch: interface.time("fetch"),
         /// From a decoded put to its first byte in the router.
         inject: interface.time("inject"),
         /// The rate of a link.
         link: network.rate("link_rate"),
-        /// Most payload bytes of a packet.
+        /// The maximum payload bytes of a packet.
         packet_bytes: interface.bytes("packet"),
         /// From the router to memory, notification included, for the last byte of a packet.
         land: interface.time("land"),
@@ -36,7 +36,7 @@ costs! {
 }
 
 impl Costs {
-    /// Reads `[network]`, `[interface]` and `[host]`, and checks what is a number of units.
+    /// Reads `[network]`, `[interface]` and `[host]`, and checks the numbers of units.
     pub(crate) fn checked(
         network: &Section<'_>,
         interface: &Section<'_>,

@@ -1,5 +1,5 @@
-//! Tofu2 (paper 002): engines that run queues of commands by themselves, gated in session mode by
-//! a scheduling pointer that arriving puts advance.
+//! Tofu2 (paper 002): engines that run queues of commands by themselves. In session mode a
+//! scheduling pointer gates them, which arriving puts advance.
 //!
 //! Scheduling is `nic`'s own [`CommandQueue`](hikyaku_nic::ring::CommandQueue): a session behaves
 //! here as it does over shared memory. The model adds the four engines of a node, the twelve queues

@@ -1,4 +1,4 @@
-//! A node's four engines (TNIs), and how puts travel between nodes.
+//! A node's four engines (TNIs), and the transfer of puts between nodes.
 //!
 //! ```text
 //!   host: descriptors, doorbell        engine: fetch ─► inject ─► bytes / rate ─► next command
@@ -9,10 +9,11 @@
 //!         └──────────────── scheduling pointer ◄───────────────┘
 //! ```
 //!
-//! An engine runs one command at a time and takes its queues in turn. Sending and receiving are
-//! separate and overlap. A put travels in packets, which compete with others for the links between
-//! routers. Each engine has its own path into and out of the router of its node: only the network's
-//! first and last links have to take no time ([`Machine`](crate::machine::Machine) sets that).
+//! An engine runs one command at a time and serves its queues in turn. Sending and receiving are
+//! separate and overlap. A put is sent in packets, which compete with others for the links between
+//! routers. Each engine has its own path into and out of the router of its node. For that, the
+//! network's first and last links must take no time ([`Machine`](crate::machine::Machine) sets
+//! that).
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -29,7 +30,7 @@ use crate::network::{Listener, Network, Packet};
 use crate::slab::Slab;
 use crate::topology::Node;
 
-/// The error when no queue is free.
+/// The error if no queue is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("all {queues} command queues of engine {engine} of node {node} are in use")]
 pub struct NoQueue {
@@ -51,9 +52,9 @@ struct TofuState {
     network: Rc<Network>,
     /// By node and engine.
     engines: Vec<TofuEngine>,
-    /// Packets between an engine and another.
+    /// Packets between two engines.
     flights: RefCell<Slab<PutPacket>>,
-    /// The job whose messages these are.
+    /// The job whose messages are carried.
     consignee: Connection,
     /// Called when a message of a job has left a queue.
     completed: OnceCell<Box<dyn Fn(TofuQueueAddress)>>,
@@ -72,10 +73,11 @@ struct TofuEngine {
     queues: RefCell<Vec<Rc<EngineQueue>>>,
     /// The queue at which the next search begins.
     turn: Cell<usize>,
-    /// Something may have become runnable.
+    /// Raised when a command may have become runnable.
     bell: Signal,
     receive: Server,
-    /// Packets whose head has reached the router, and the number that the router has taken.
+    /// The number of packets whose head has reached the router. `departed` counts those that the
+    /// router has taken.
     injected: Cell<u64>,
     departed: Signal,
 }
@@ -83,25 +85,25 @@ struct TofuEngine {
 /// A packet in flight.
 #[derive(Debug, Clone, Copy)]
 struct PutPacket {
-    /// The engine that sends it.
+    /// The sending engine.
     engine: u32,
     to: TofuQueueAddress,
     bytes: u64,
-    /// The effect of its arrival, if it ends the put.
+    /// The effect of its arrival, if it is the put's last packet.
     end: Option<PutEnd>,
 }
 
 /// The effect of the arrival of a whole put.
 #[derive(Debug, Clone, Copy)]
 enum PutEnd {
-    /// Releases slots of the addressed queue; `notify`: leaves an event.
+    /// Releases slots of the addressed queue. `notify`: leaves an event.
     Put { release: u32, notify: bool },
-    /// The job is notified of its message.
+    /// Notifies the job of its message.
     Message { token: u64 },
 }
 
 impl TofuSystem {
-    /// The interfaces of all nodes of a network, whose listener they become.
+    /// The interfaces of all nodes of a network. They become the network's listener.
     pub fn new(sim: &Sim, costs: &Costs, network: Rc<Network>) -> TofuSystem {
         let engine = |_| TofuEngine {
             queues: RefCell::default(),
@@ -137,7 +139,7 @@ impl TofuSystem {
     /// Opens a queue of `slots` slots on an engine, in session mode if an offset is given.
     ///
     /// # Errors
-    /// [`NoQueue`]: all queues of that engine are in use. The caller shares queues then (MRC).
+    /// [`NoQueue`]: all queues of that engine are in use. The caller then shares queues (MRC).
     pub fn open(
         &self,
         node: Node,
@@ -159,7 +161,7 @@ impl TofuSystem {
     /// Host: writes a chain of commands and rings the doorbell.
     ///
     /// # Panics
-    /// The queue has no room: the program starts again before its wait.
+    /// The queue has no room: the program started again before its wait.
     pub async fn start(&self, at: TofuQueueAddress, chain: &[DescriptorCommand]) {
         let TofuState { sim, costs, .. } = &*self.0;
         for _ in chain {
@@ -171,7 +173,7 @@ impl TofuSystem {
     }
 
     /// Host: waits until the queue has completed this many commands and received this many events
-    /// altogether.
+    /// in total.
     pub async fn wait(&self, at: TofuQueueAddress, completions: u64, events: u64) {
         let queue = self.queue(at);
         queue.completions.reaches(completions).await;
@@ -179,17 +181,17 @@ impl TofuSystem {
         self.0.sim.delay(self.0.costs.poll).await;
     }
 
-    /// Host: the library's own time around a start and a wait.
+    /// Host: the library's own time for a start and a wait.
     pub async fn software(&self) {
         self.0.sim.delay(self.0.costs.software).await;
     }
 
-    /// From here on messages are a job's, and the job is notified of each.
+    /// Makes messages a job's. The job is notified of each from now on.
     pub(super) fn connect(&self, consignee: Weak<dyn Consignee>) {
         self.0.consignee.set(consignee);
     }
 
-    /// Sets the callback for a job's message that has left a queue; once.
+    /// Sets the callback for a job's message that has left a queue. Only the first call counts.
     pub(super) fn on_completion(&self, call: impl Fn(TofuQueueAddress) + 'static) {
         let _ = self.0.completed.set(Box::new(call));
     }
@@ -204,7 +206,8 @@ impl TofuSystem {
         at.queue / self.0.costs.queues as u32
     }
 
-    /// Writes a command without the host's time and rings; `false` if the queue has no room.
+    /// Writes a command without the host's time, and rings the bell. `false` if the queue has no
+    /// room.
     pub(super) fn write(&self, at: TofuQueueAddress, command: DescriptorCommand) -> bool {
         let written = self.queue(at).write(&[command]).is_ok();
         if written {
@@ -232,7 +235,7 @@ impl TofuSystem {
         }
     }
 
-    /// One command, until the engine is free for the next.
+    /// Executes one command, until the engine is free for the next.
     async fn execute(&self, engine: u32, node: Node, command: DescriptorCommand) {
         let TofuState { sim, costs, .. } = &*self.0;
         sim.delay(costs.fetch).await;
@@ -247,7 +250,7 @@ impl TofuSystem {
         }
     }
 
-    /// Sends packet by packet, until the engine has read the last byte. It goes on reading while
+    /// Sends packet by packet, until the engine has read the last byte. It continues to read while
     /// the router takes its packets. A put to the node itself loops back inside.
     async fn put(
         &self,
@@ -273,7 +276,7 @@ impl TofuSystem {
         }
     }
 
-    /// A packet's head is at the router.
+    /// Handles a packet whose head has reached the router.
     fn inject(&self, source: Node, flight: PutPacket) {
         let TofuState { sim, network, flights, .. } = &*self.0;
         let PutPacket { engine, to, bytes, .. } = flight;
@@ -290,7 +293,7 @@ impl TofuSystem {
         }
     }
 
-    /// The last byte of a job's message has left an engine.
+    /// Handles the departure of the last byte of a job's message from an engine.
     fn departed(&self, engine: u32, token: u64) {
         let engines = self.0.costs.engines as u32;
         if let Some(completed) = self.0.completed.get() {
@@ -301,7 +304,7 @@ impl TofuSystem {
         }
     }
 
-    /// The receive DMA has written a whole put.
+    /// Handles a whole put that the receive DMA has written.
     fn land(&self, to: TofuQueueAddress, end: PutEnd) {
         let (release, notify) = match end {
             PutEnd::Put { release, notify } => (release, notify),
@@ -337,7 +340,7 @@ impl TofuSystem {
 }
 
 impl TofuState {
-    /// The receive DMA of an engine takes a packet whose head arrived at `head`.
+    /// Receives, with an engine's receive DMA, a packet whose head arrived at `head`.
     fn receive(&self, flight: PutPacket, head: Time) {
         let PutPacket { to, bytes, end, .. } = flight;
         let span = self.costs.rate.time(bytes);
@@ -357,7 +360,7 @@ impl Listener for TofuState {
         }
     }
 
-    /// The network reports the tail; the bytes behind the head come at the rate of the links.
+    /// The network reports the tail. The bytes behind the head arrive at the rate of the links.
     fn delivered(&self, packet: &Packet) {
         let flight = self.flights.borrow_mut().remove(packet.token as u32);
         let (now, length) = (self.sim.now(), self.costs.link.time(packet.bytes));
@@ -369,7 +372,7 @@ impl Listener for TofuState {
 }
 
 impl TofuEngine {
-    /// The next command that may run, taking the queues in turn.
+    /// The next command that may run. The queues are served in turn.
     fn next(&self) -> Option<(Rc<EngineQueue>, DescriptorCommand)> {
         let queues = self.queues.borrow();
         for step in 0..queues.len() {

@@ -1,7 +1,7 @@
 //! A command queue (CQ) of a TNI: nic's queue with its three pointers, and its descriptors.
 //!
-//! [`CommandQueue`] alone decides which command may run when: the engine asks for the next one, the
-//! receiving side releases slots, the host writes.
+//! Only [`CommandQueue`] decides which command may run when. The engine requests the next one, the
+//! receiving side releases slots, and the host writes.
 
 use hikyaku_nic::ring::{CommandQueue, CommandSlot, Descriptor, QueueFull, QueuePointers, Setup};
 
@@ -13,18 +13,18 @@ use crate::topology::Node;
 pub struct TofuQueueAddress {
     /// The node.
     pub node: Node,
-    /// The number on that node, `engine × queues of an engine + queue`.
+    /// The number on that node: `engine × queues of an engine + queue`.
     pub queue: u32,
 }
 
 /// The command of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DescriptorCommand {
-    /// Nothing (RDMA NOP).
+    /// No operation (RDMA NOP).
     Nop,
     /// Write `bytes` to another node's memory (RDMA Put).
     Put {
-        /// The queue whose engine receives it, the sender's own included.
+        /// The queue whose engine receives it. It may be a queue of the sender.
         to: TofuQueueAddress,
         /// Payload.
         bytes: u64,
@@ -40,7 +40,7 @@ pub enum DescriptorCommand {
         to: TofuQueueAddress,
         /// Payload.
         bytes: u64,
-        /// The job's number for it.
+        /// The job's number for the message.
         token: u64,
     },
 }
@@ -51,7 +51,7 @@ const KIND: u64 = 0xFF;
 const NOTIFY: u64 = 1 << 8;
 
 impl DescriptorCommand {
-    /// The words of a descriptor: kind and flags with the node above, queue, bytes, release.
+    /// The words of a descriptor: kind and flags with the node above them, queue, bytes, release.
     fn encode(self) -> Descriptor {
         let mut words = Descriptor::default();
         let (kind, to, bytes, last) = match self {
@@ -89,15 +89,15 @@ pub(super) struct EngineQueue {
     pointers: QueuePointers,
     slots: Vec<CommandSlot>,
     session: bool,
-    /// Commands completed (entries ever written to the TCQ).
+    /// The number of completed commands (entries ever written to the TCQ).
     pub(super) completions: Signal,
-    /// Puts that asked for an event (entries ever written to the MRQ).
+    /// The number of puts that requested an event (entries ever written to the MRQ).
     pub(super) events: Signal,
 }
 
 impl EngineQueue {
-    /// An empty queue of this many slots; in session mode with its scheduling pointer `offset`
-    /// slots ahead of its read pointer.
+    /// An empty queue of this many slots. In session mode its scheduling pointer is `offset` slots
+    /// ahead of its read pointer.
     pub(super) fn new(slots: u32, session: Option<u32>, signals: [Signal; 2]) -> EngineQueue {
         let [completions, events] = signals;
         let pointers = QueuePointers::default();
@@ -122,7 +122,7 @@ impl EngineQueue {
         self.toq().next().map(DescriptorCommand::decode)
     }
 
-    /// Moves the read pointer over the command that has run, and signals that.
+    /// Moves the read pointer past the executed command, and raises the completion signal.
     pub(super) fn complete(&self) {
         self.toq().complete();
         self.completions.raise();
@@ -131,7 +131,7 @@ impl EngineQueue {
     /// Advances the scheduling pointer, as a put with that SPS field does.
     ///
     /// # Panics
-    /// The pointer would lead by more than 2^24: the program does not bound its releases.
+    /// If the pointer would lead by more than 2^24: the program does not bound its releases.
     pub(super) fn release(&self, slots: u32) {
         self.toq().release(slots).expect("programs release what they write");
     }

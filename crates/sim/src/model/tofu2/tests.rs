@@ -1,4 +1,4 @@
-//! Latency of a put, engines side by side, sessions gated by arrivals, queues that run out.
+//! The latency of a put, engines in parallel, sessions gated by arrivals, and exhausted queues.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ fn a_put_to_a_neighbour_takes_the_vendors_time() {
     simulation.run().unwrap();
 }
 
-/// Seconds until long puts of node 0 from these engines to these nodes have all arrived.
+/// The seconds until long puts of node 0 from these engines to these nodes have all arrived.
 fn puts(flows: &[(u32, u32)]) -> f64 {
     let simulation = Simulation::new(0);
     let system = system(&simulation);
@@ -74,15 +74,15 @@ fn puts(flows: &[(u32, u32)]) -> f64 {
 
 #[test]
 fn tf_20_puts_overlap_on_two_engines_only() {
-    // Nodes 1 and 2 are two neighbours, each at the end of a link of its own.
+    // Nodes 1 and 2 are two neighbours, each at the end of its own link.
     let (apart, together) = (puts(&[(0, 1), (1, 2)]), puts(&[(2, 1), (2, 2)]));
     assert!((together / apart - 2.0).abs() < 0.02, "{together} {apart}");
 }
 
 #[test]
 fn puts_that_share_a_link_share_its_rate() {
-    // One engine gives 10 GB/s, a link takes 12.5: two over one link take 20 / 12.5 as long as one,
-    // three 30 / 12.5; over two links two take no longer than one.
+    // One engine gives 10 GB/s, and a link takes 12.5. Two engines over one link take 20 / 12.5 as
+    // long as one, three take 30 / 12.5. Over two links two engines take no longer than one.
     let alone = puts(&[(0, 1)]);
     let times = [puts(&[(0, 1), (1, 1)]), puts(&[(0, 1), (1, 1), (2, 1)]), puts(&[(0, 1), (1, 2)])];
     for (time, expected) in times.into_iter().zip([1.6, 2.4, 1.0]) {
