@@ -19,8 +19,8 @@ use super::service::VariableSide;
 /// Polls of a waiting rank before it makes progress on messages and yields.
 pub(super) const LOOKS: u32 = 8;
 
-/// The longest time, nanoseconds, that a rank stands back for others, which need a few operations to
-/// ask. A rank that the system stops in the middle of them must not hold up the others.
+/// The longest time, nanoseconds, that a rank stands back for others. They need a few operations
+/// to ask. A rank that the system stops in the middle of them must not hold up the others.
 const STAND_BACK: u64 = 1_000_000;
 
 /// The time until the first poll of a rank that stands back, in virtual nanoseconds: about the cost

@@ -383,7 +383,7 @@ impl<R: Ranks> ConductorState<R> {
             self.moved();
             self.take_deed(rank, at, deed, &mut first);
         }
-        // The rank may have received the earlier datagrams in this turn.
+        // There may be room: the rank may have received earlier datagrams in this turn.
         if self.leave_datagrams(rank) {
             self.wake(rank);
         }

@@ -72,7 +72,7 @@ pub(super) struct RankParcel {
 pub(super) struct Refused {
     /// Its place among all refused parcels.
     place: u64,
-    /// The number of turns that its target had had.
+    /// The number of turns of its target at that time.
     turns: u64,
 }
 

@@ -12,7 +12,7 @@
 //!   wrote, on a node that  the turn is passed: the copy at the owner is whole, the half-written
 //!   was not the owner      one was invalidated when the writing began
 //!   kept the variable      the turn is passed: the contents are whole
-//!   wrote what it kept     as the next
+//!   wrote what it kept     as the next row
 //!   wrote, on the owner's  the turn is passed with a mark: torn, if a rank of that node still
 //!   node                   lives; else the newest copy elsewhere is taken, and it is marked stale
 //! ```

@@ -9,7 +9,7 @@
 //!        ◄───────────────── Grant: version, reader count or ownership
 //!                           announces the owner ───────────► fagus: a store (no processor)
 //!   invalidation ──────────────────────────────────────────► udp: a message each, handled
-//!        ◄────────────────────────────────────────────────── udp: Heard, when nobody reads there
+//!        ◄────────────────────────────────────────────────── udp: Heard, when reading has ended
 //!   Done (a reader) ──────► one reader less; next of the queue
 //! ```
 //!

@@ -234,7 +234,7 @@ impl CenjuState {
         }
     }
 
-    /// The limit at which a node's answer queue has room for the requests of all nodes.
+    /// The limit of a node's unanswered requests: a node's answer queue has room for all nodes'.
     pub(super) fn most_unanswered(&self) -> u64 {
         let share = self.answer_headers() as u64 / self.nodes.len() as u64;
         self.costs.interface.outstanding_reads.min(share).clamp(1, u64::from(READ_IDS))

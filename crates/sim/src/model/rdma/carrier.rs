@@ -16,8 +16,8 @@ use crate::network::Network;
 use crate::slab::Slab;
 
 /// The interfaces of all nodes. Each starts at most one message per `gap`. After `inject` its
-/// packets leave one behind the other. It is complete in memory `land` after the arrival of the
-/// last packet.
+/// packets leave one behind the other. The message is complete in memory `land` after the arrival
+/// of its last packet.
 #[derive(Debug)]
 pub struct Interfaces {
     sim: Sim,
