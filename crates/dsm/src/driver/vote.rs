@@ -3,9 +3,6 @@
 //! The ranks exchange their offers by messages ([`hikyaku_rank::Communicator::share`]). So a death
 //! meanwhile may be an error at some ranks while others have received all offers. Therefore each
 //! rank that gave a block has a word in it:
-//! The ranks exchange their offers by messages ([`hikyaku_rank::Communicator::share`]), so a death
-//! meanwhile is an error at some ranks while others have heard everything. Therefore each rank that
-//! gave a block has a word in it:
 //!
 //! ```text
 //!   NotYet ──► Yes   it has heard of all blocks, and they fit together

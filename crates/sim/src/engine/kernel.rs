@@ -95,7 +95,6 @@ struct Kernel {
 ///
 /// Every part inside holds a [`Sim`]. Tasks and components hold handles on the table that holds
 /// them, so a separate owner drops them.
-/// handles on their own holders, are dropped in the end.
 #[derive(Debug)]
 pub struct Simulation {
     sim: Sim,

@@ -128,7 +128,6 @@ impl Job {
     ///
     /// # Errors
     /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
-    /// [`SimError::TooManyRanks`] if the carrier has too few nodes.
     pub fn new(sim: &Sim, config: JobConfig, carrier: Rc<dyn Carrier>) -> Result<Job, SimError> {
         let JobConfig { ranks, ranks_per_node: per_node, .. } = config;
         let (needed, nodes) = (ranks.div_ceil(per_node.max(1)), carrier.nodes());
