@@ -34,7 +34,18 @@ static void *ask(void *at) {
 /* An object that all threads use, and what a thread makes for itself. */
 static MPI_Info shared;
 
-static void handle(MPI_Session *session, int *code, ...) { (void)session, (void)code; }
+/* A session that all threads report errors to, and how often its handler was called. */
+static MPI_Session common;
+static atomic_long handled, reported;
+
+static void handle(MPI_Session *session, int *code, ...) {
+    handled += *session == common && *code == MPI_ERR_OTHER;
+}
+
+static void report(int times) {
+    for (int at = 0; at < times; at++) MPI_Session_call_errhandler(common, MPI_ERR_OTHER);
+    reported += times;
+}
 
 /* Sessions that threads have opened and the thread that is in MPI has not closed yet. */
 static MPI_Session sessions[2];
@@ -91,6 +102,7 @@ static void *make(void *at) {
         MPI_Errhandler handler;
         MPI_Session_create_errhandler(handle, &handler);
         MPI_Errhandler_free(&handler);
+        report(100);
         if (!is_open[number]) {
             MPI_Session_init(shared, MPI_ERRORS_RETURN, &sessions[number]);
             is_open[number] = 1;
@@ -110,6 +122,7 @@ static void exchange(int turns) {
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         EQUAL(other, left());
         close_sessions();
+        report(1);
     }
 }
 
@@ -142,6 +155,10 @@ int main(int argc, char **argv) {
     pthread_t threads[2];
     if (argc == 2 && strcmp(argv[1], "messages") == 0) call_at_once();
     MPI_Info_create(&shared);
+    MPI_Errhandler handler;
+    MPI_Session_create_errhandler(handle, &handler);
+    MPI_Session_init(MPI_INFO_NULL, handler, &common);
+    MPI_Errhandler_free(&handler);
     int numbers[2] = {0, 1}, makes = argc == 2 && strcmp(argv[1], "objects") == 0;
     for (int at = 0; at < 2; at++)
         pthread_create(&threads[at], NULL, makes ? make : ask, &numbers[at]);
@@ -149,6 +166,8 @@ int main(int argc, char **argv) {
     is_over = 1;
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
     close_sessions();
+    EQUAL(handled, reported);
+    MPI_Session_finalize(&common);
     MPI_Info_free(&shared);
     return end();
 }

@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use hikyaku_msg::SendMode;
 
@@ -205,7 +206,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_attach_buffer.
     pub fn session_attach_buffer(
         &self,
-        session: Rc<Session>,
+        session: Arc<Session>,
         buffer: Buffer,
         size: i64,
     ) -> Result<(), Failure> {
@@ -215,7 +216,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_detach_buffer.
     pub fn session_detach_buffer(
         &self,
-        session: Rc<Session>,
+        session: Arc<Session>,
         buffer: Out<usize>,
         size: NumberAt,
     ) -> Result<(), Failure> {
@@ -223,14 +224,14 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Session_flush_buffer.
-    pub fn session_flush_buffer(&self, _: Rc<Session>) -> Result<(), Failure> {
+    pub fn session_flush_buffer(&self, _: Arc<Session>) -> Result<(), Failure> {
         self.state.buffered.flush()
     }
 
     /// MPI_Session_iflush_buffer.
     pub fn session_iflush_buffer(
         &self,
-        _: Rc<Session>,
+        _: Arc<Session>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
         self.iflush(&self.state.buffered, &request)

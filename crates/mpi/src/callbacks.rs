@@ -47,11 +47,13 @@ pub(crate) fn reduce<D: Dialect>(
     }
 }
 
-/// Calls an error handler of the program (MPI 5.0 §9.3.1).
+/// Calls an error handler of the program (MPI 5.0 §9.3.1). A call that did not enter cannot leave
+/// for it.
 pub(crate) fn handle_error<D: Dialect>(
     function: usize,
     (object, number): (Object, Handle),
     code: i32,
+    is_beside: bool,
 ) {
     let (mut handle, mut code) = (D::handle(object, number), code);
     type Handler<H> = extern "C" fn(*mut H, *mut c_int, ...);
@@ -59,7 +61,8 @@ pub(crate) fn handle_error<D: Dialect>(
     // SAFETY: the program gave this address to MPI_Comm_create_errhandler, as such a function.
     let call = unsafe { std::mem::transmute::<*const (), Handler<D::Handle>>(function) };
     // No further arguments: the standard leaves them to the implementation.
-    outside(|| call(&mut handle, &mut code));
+    let mut run = || call(&mut handle, &mut code);
+    if is_beside { run() } else { outside(run) }
 }
 
 /// Calls a function that copies an attribute (MPI 5.0 §7.7.2). Returns its code, and the

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_rank::EndReason;
@@ -51,21 +52,24 @@ impl Codes {
 #[derive(Debug)]
 enum Scoped {
     Comm(Rc<Comm>),
-    Session(Rc<Session>),
+    Session(Arc<Session>),
 }
 
 impl Scoped {
     fn handler(&self) -> Handler {
         match self {
             Scoped::Comm(comm) => comm.handler.get(),
-            Scoped::Session(session) => session.handler.get(),
+            Scoped::Session(session) => *lock(&session.handler),
         }
     }
 
     fn owner(&self) -> (Object, Handle) {
         match self {
             Scoped::Comm(comm) => (Object::Comm, comm.handle.get()),
-            Scoped::Session(session) => (Object::Session, session.handle.get()),
+            Scoped::Session(session) => {
+                let handle = session.handle.get().copied();
+                (Object::Session, handle.unwrap_or(Handle::null(Object::Session)))
+            }
         }
     }
 }
@@ -99,7 +103,7 @@ impl<D: Dialect> Mpi<D> {
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
-                callbacks::handle_error::<D>(function, scoped.owner(), code);
+                callbacks::handle_error::<D>(function, scoped.owner(), code, self.is_beside);
             }
             (_, scoped) => self.end(call, scoped.as_ref(), failure),
         }
@@ -183,7 +187,7 @@ impl<D: Dialect> Mpi<D> {
         match scoped.handler() {
             Handler::Return => Ok(()),
             Handler::Own(_, function) => {
-                callbacks::handle_error::<D>(function, scoped.owner(), code);
+                callbacks::handle_error::<D>(function, scoped.owner(), code, self.is_beside);
                 Ok(())
             }
             _ => {
@@ -238,10 +242,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_set_errhandler.
     pub fn session_set_errhandler(
         &self,
-        session: Rc<Session>,
+        session: Arc<Session>,
         to: Rc<Handling>,
     ) -> Result<(), Failure> {
-        session.handler.set(to.of(Object::Session)?);
+        *lock(&session.handler) = to.of(Object::Session)?;
         Ok(())
     }
 
@@ -253,10 +257,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_get_errhandler.
     pub fn session_get_errhandler(
         &self,
-        session: Rc<Session>,
+        session: Arc<Session>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.get_handler(session.handler.get(), &into)
+        self.get_handler(*lock(&session.handler), &into)
     }
 
     /// MPI_Comm_call_errhandler.
@@ -265,7 +269,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Session_call_errhandler.
-    pub fn session_call_errhandler(&self, session: Rc<Session>, code: i32) -> Result<(), Failure> {
+    pub fn session_call_errhandler(&self, session: Arc<Session>, code: i32) -> Result<(), Failure> {
         self.call_handler(Scoped::Session(session), "MPI_Session_call_errhandler", code)
     }
 

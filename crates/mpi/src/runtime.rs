@@ -77,7 +77,7 @@ pub(crate) struct Runtime {
     pub(crate) size: OnceLock<u32>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
-    pub(crate) sessions: Mutex<Slots<Rc<Session>>>,
+    pub(crate) sessions: Mutex<Slots<Arc<Session>>>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
     pub(crate) comms: Slots<Rc<Comm>>,
@@ -342,6 +342,8 @@ pub struct Mpi<D> {
     pub(crate) is_large: bool,
     /// Whether the call returns only when its operation is complete.
     pub(crate) is_waiting: bool,
+    /// Whether the call did not enter, so that another call may be in progress.
+    pub(crate) is_beside: bool,
     dialect: PhantomData<D>,
 }
 
@@ -370,8 +372,9 @@ pub fn call<D: Dialect>(
     body: impl FnOnce(&Mpi<D>) -> Result<(), Failure>,
 ) -> i32 {
     let inside = Inside::enter(call.is_for_any_thread);
-    let mpi =
-        Mpi { state: &PROCESS.state, is_large: false, is_waiting: false, dialect: PhantomData };
+    let is_beside = matches!(inside, Inside::Beside);
+    let (state, is_large, is_waiting) = (&PROCESS.state, false, false);
+    let mpi = Mpi { state, is_large, is_waiting, is_beside, dialect: PhantomData };
     if matches!(inside, Inside::Second) {
         mpi.end_as_second(call);
     }

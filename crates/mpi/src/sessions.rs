@@ -3,9 +3,8 @@
 //! MPI_Init and all sessions use the same rank of the job; the first of them joins it. The rank
 //! leaves when the process ends and not before, since another session may be opened.
 
-use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use hikyaku_rank::{Communicator, Foreign, InitError, Inside};
 
@@ -22,18 +21,18 @@ use crate::runtime::{Mpi, Phase, lock};
 /// case-sensitive.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// A session.
+/// A session. Any thread may call its error handler, at each level of thread support.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) handle: Cell<Handle>,
-    pub(crate) handler: Cell<Handler>,
+    pub(crate) handle: OnceLock<Handle>,
+    pub(crate) handler: Mutex<Handler>,
     pub(crate) info: Info,
     pub(crate) buffered: Outbox,
 }
 
 impl<D: Dialect> Mpi<D> {
     /// The session of a handle.
-    pub fn session(&self, handle: D::Handle) -> Result<Rc<Session>, Failure> {
+    pub fn session(&self, handle: D::Handle) -> Result<Arc<Session>, Failure> {
         let number = D::number(Object::Session, handle);
         lock(&self.state.sessions).get(number).ok_or_else(|| self.no_such(Object::Session, number))
     }
@@ -50,17 +49,18 @@ impl<D: Dialect> Mpi<D> {
         self.join()?;
         let hints = Info::default();
         hints.take_from(info.as_deref());
-        let session = Rc::new(Session {
-            handle: Cell::new(Handle::null(Object::Session)),
-            handler: Cell::new(handler),
+        #[expect(clippy::arc_with_non_send_sync, reason = "threads in MPI alone use the buffer")]
+        let session = Arc::new(Session {
+            handle: OnceLock::new(),
+            handler: Mutex::new(handler),
             info: hints,
             buffered: Outbox::default(),
         });
-        let handle = lock(&self.state.sessions).add(Rc::clone(&session))?;
+        let handle = lock(&self.state.sessions).add(Arc::clone(&session))?;
         if crate::runtime::is_gated() {
             self.begin_threads(THREAD_MULTIPLE)?;
         }
-        session.handle.set(handle);
+        session.handle.get_or_init(|| handle);
         into.set(handle);
         Ok(())
     }
@@ -91,7 +91,11 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Session_get_info.
-    pub fn session_get_info(&self, session: Rc<Session>, into: HandleAt<D>) -> Result<(), Failure> {
+    pub fn session_get_info(
+        &self,
+        session: Arc<Session>,
+        into: HandleAt<D>,
+    ) -> Result<(), Failure> {
         let level =
             if self.rank()?.is_shared() { "MPI_THREAD_MULTIPLE" } else { "MPI_THREAD_SERIALIZED" };
         let info = session.info.clone();
@@ -102,7 +106,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_get_num_psets.
     pub fn session_get_num_psets(
         &self,
-        _: Rc<Session>,
+        _: Arc<Session>,
         _: Option<Arc<Info>>,
         count: Out<i32>,
     ) -> Result<(), Failure> {
@@ -113,7 +117,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_get_nth_pset. Without room, only the length is returned.
     pub fn session_get_nth_pset(
         &self,
-        _: Rc<Session>,
+        _: Arc<Session>,
         _: Option<Arc<Info>>,
         number: i32,
         room: Out<i32>,
@@ -145,7 +149,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Session_get_pset_info.
     pub fn session_get_pset_info(
         &self,
-        _: Rc<Session>,
+        _: Arc<Session>,
         name: String,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
@@ -156,7 +160,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Group_from_session_pset.
     pub fn group_from_session_pset(
         &self,
-        _: Rc<Session>,
+        _: Arc<Session>,
         name: String,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
