@@ -1,4 +1,4 @@
-//! Views of memory that belongs to the program.
+//! Views of the program's memory.
 //!
 //! A request outlives the call that started it, so it cannot borrow its memory. A [`SendBuffer`] or
 //! [`RecvBuffer`] is a bare pointer and length whose maker has promised the memory. The engine
@@ -8,12 +8,13 @@
 //! Calls that only need memory while they run (blocking calls, the poll of a future) do not need
 //! that promise from the program: they lend a borrowed slice (`engine/lend.rs`).
 //!
-//! Data that do not lie in one piece are packed and unpacked by who has them ([`Pieces`]), a packet
-//! at a time: no copy of a message is made.
+//! Scattered data are packed and unpacked by their owner ([`Pieces`]), one packet at a time: no
+//! copy
+//! of a whole message is made.
 //!
-//! Views may be moved to another thread, and with them an engine that holds some: the promise is
-//! about the bytes and when they are used, not about which thread uses them. The engine moves as a
-//! whole, so at any time one thread has it.
+//! A view may move to another thread, and so may an engine that holds views: the promise covers the
+//! bytes and the time of their use, not the thread that uses them. The engine moves as a whole, so
+//! only one thread has it at any time.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,16 +24,16 @@ use hikyaku_nic::fabric::Port;
 
 use crate::parcel::MessagePart;
 
-/// Most bytes of scattered data that lie beside their memory at a time.
+/// The most bytes of scattered data that are buffered in packed form at a time.
 pub const PACKET: usize = 8 << 10;
 
-/// Data that do not lie in one piece in the program's memory, in the order in which they are sent.
-/// Whatever thread has the engine uses and drops them.
+/// Scattered data in the program's memory, in sending order. The thread that has the engine uses
+/// and drops them.
 pub trait Pieces: Send {
-    /// How many bytes.
+    /// The length in bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -40,20 +41,20 @@ pub trait Pieces: Send {
     /// Copies the bytes from `from` on, until `into` is full.
     fn pack(&self, from: usize, into: &mut [u8]);
 
-    /// Stores bytes from `at` on. What is beyond the end is left out.
+    /// Stores `data` at byte `at`. Bytes beyond the end are dropped.
     fn unpack(&mut self, at: usize, data: &[u8]);
 
-    /// The same data once more.
+    /// Another handle on the same data.
     fn again(&self) -> Box<dyn Pieces>;
 }
 
-/// Scattered data of a request, and the packet of them that lies beside.
+/// Scattered data of a request, and the packet of them that is buffered.
 pub struct Scattered {
     pieces: Box<dyn Pieces>,
-    /// Which of their bytes.
+    /// The range of their bytes that this request covers.
     range: Range<usize>,
     packet: Vec<u8>,
-    /// Where the packet begins.
+    /// The offset at which the packet begins.
     at: usize,
 }
 
@@ -65,13 +66,13 @@ impl fmt::Debug for Scattered {
 
 impl Scattered {
     /// Data that a request packs or unpacks. Until the request is complete (its result was taken),
-    /// cancelled or detached, nobody writes what is sent, and nobody uses what is received into.
+    /// cancelled or detached, no one writes the sent bytes, and no one uses the receive memory.
     pub fn new(pieces: Box<dyn Pieces>) -> Scattered {
         let range = 0..pieces.len();
         Scattered { pieces, range, packet: Vec::new(), at: 0 }
     }
 
-    /// Some of the bytes, for a request of their own.
+    /// A part of the bytes, for a separate request.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Scattered {
         let start = self.range.start;
@@ -79,27 +80,27 @@ impl Scattered {
         Scattered { pieces: self.pieces.again(), range, packet: Vec::new(), at: 0 }
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether there are none.
+    /// Whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Copies the bytes from `from` on, until `into` is full: no more than there are.
+    /// Copies the bytes from `from` on, until `into` is full or the data end.
     pub fn pack(&self, from: usize, into: &mut [u8]) {
         self.pieces.pack(self.range.start + from, into);
     }
 
-    /// Stores bytes from `at` on. What is beyond the end is left out.
+    /// Stores `data` at byte `at`. Bytes beyond the end are dropped.
     pub fn unpack(&mut self, at: usize, data: &[u8]) {
         unpack(&mut *self.pieces, &self.range, at, data);
     }
 
-    /// The bytes from `from` on, as many as the packet has; not none before the end.
+    /// The bytes from `from` on, as many as the packet holds; at least one before the end.
     pub(crate) fn from(&mut self, from: usize) -> &[u8] {
         let has = from.checked_sub(self.at).is_some_and(|skip| skip < self.packet.len());
         if !has {
@@ -128,7 +129,7 @@ impl Scattered {
     }
 }
 
-/// Stores bytes from `at` of a range on.
+/// Stores `data` at byte `at` of `range`.
 fn unpack(pieces: &mut dyn Pieces, range: &Range<usize>, at: usize, data: &[u8]) {
     let room = range.len().saturating_sub(at);
     pieces.unpack(range.start + at, &data[..data.len().min(room)]);
@@ -161,8 +162,8 @@ impl SendBuffer {
     }
 }
 
-// SAFETY: the bytes are only read, and the maker promised that nobody writes them meanwhile: which
-// thread reads them makes no difference to either.
+// SAFETY: the bytes are only read, and the maker promised that no one writes them meanwhile. Both
+// hold whichever thread reads them.
 unsafe impl Send for SendBuffer {}
 
 /// Memory that a receive fills.
@@ -170,7 +171,7 @@ unsafe impl Send for SendBuffer {}
 pub struct RecvBuffer {
     start: *mut u8,
     length: usize,
-    /// The memory, if it is not in one piece.
+    /// The memory, if it is scattered.
     scattered: Option<Box<Scattered>>,
 }
 
@@ -188,7 +189,7 @@ impl RecvBuffer {
         RecvBuffer { start, length, scattered: None }
     }
 
-    /// Memory that is not in one piece.
+    /// A view of scattered memory.
     pub fn scattered(data: Scattered) -> RecvBuffer {
         let length = data.len();
         RecvBuffer { start: std::ptr::null_mut(), length, scattered: Some(Box::new(data)) }
@@ -202,7 +203,7 @@ impl RecvBuffer {
         self.scattered.is_some()
     }
 
-    /// The bytes, if they are in one piece.
+    /// The bytes, if they are contiguous.
     #[inline]
     pub(crate) fn whole(&mut self) -> Option<&mut [u8]> {
         if self.scattered.is_some() {
@@ -216,7 +217,7 @@ impl RecvBuffer {
         Some(unsafe { slice::from_raw_parts_mut(self.start, self.length) })
     }
 
-    /// Stores a part of a message from `offset` on, as far as there is room, and releases it.
+    /// Stores a part of a message from `offset` on, as far as the buffer reaches, and releases it.
     #[inline]
     pub(crate) fn take_in<P: Port>(&mut self, port: &mut P, part: MessagePart, offset: u64) {
         let at = usize::try_from(offset).map_or(self.length, |at| at.min(self.length));
@@ -249,7 +250,7 @@ pub(crate) mod memory {
             Leaked::kept(bytes)
         }
 
-        /// Bytes that the test keeps, and leaves alone, as long as a request may hold them.
+        /// Bytes that the test owns, and does not touch while a request may hold them.
         pub(crate) fn kept(bytes: &mut [u8]) -> Leaked {
             Leaked { start: bytes.as_mut_ptr(), length: bytes.len() }
         }
@@ -264,7 +265,7 @@ pub(crate) mod memory {
             unsafe { RecvBuffer::new(self.start, self.length) }
         }
 
-        /// The same bytes as data with gaps: the last comes first.
+        /// The same bytes as scattered data, in reverse order.
         pub(crate) fn backwards(self) -> Scattered {
             Scattered::new(Box::new(Backwards(self)))
         }
@@ -292,7 +293,7 @@ pub(crate) mod memory {
         }
 
         fn unpack(&mut self, at: usize, data: &[u8]) {
-            // SAFETY: leaked or kept, and the request that has this has it alone.
+            // SAFETY: leaked or kept, and only the request that holds this uses the bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(self.0.start, self.0.length) };
             let rest = bytes.iter_mut().rev().skip(at);
             rest.zip(data).for_each(|(byte, from)| *byte = *from);

@@ -11,14 +11,14 @@ pub struct EngineConfig {
     /// Longest message, bytes, that is sent at once without asking the receiver. Unmatched messages
     /// up to this length stay in the receiver's landing ring.
     pub eager_limit: usize,
-    /// How long messages whose bytes the receiver can reach are carried.
+    /// How long messages travel if the receiver can access the sender's memory.
     pub long_messages: LongMessages,
-    /// Messages of one source that may be unmatched at this rank. At least the fabric's initial
-    /// grant; with less, the grant is not renewed until as many are consumed.
+    /// The most unmatched messages of one source at this rank. At least the fabric's initial grant;
+    /// with less, the grant is not renewed until as many are consumed.
     pub credit_window: u32,
-    /// Limit, bytes, of unmatched messages evacuated from the landing rings because this rank waits
-    /// for others of their sources. Counts their own bytes and 128 a message. Beyond it the sources
-    /// have to wait.
+    /// Limit, bytes, of unmatched messages that are evacuated from the landing rings because this
+    /// rank waits for other messages of their sources. Counts their own bytes and 128 a message.
+    /// Beyond it the sources have to wait.
     pub unmatched_bytes: u64,
     /// Events taken from the port in one call of [`progress`](crate::Engine::progress).
     pub poll_budget: u32,
@@ -45,11 +45,12 @@ impl Default for EngineConfig {
     }
 }
 
-/// In a job of more ranks an engine keeps something only of those that it has had to do with. Fewer
-/// are looked up faster. The tests of this crate have few ranks and take the other way.
+/// In a job of more ranks, an engine keeps state only for ranks that it has communicated with. With
+/// fewer ranks a full table is faster to look up. The tests of this crate use few ranks and the
+/// sparse table.
 const MANY_RANKS: u32 = if cfg!(test) { 1 } else { 1024 };
 
-/// What an engine keeps of each rank.
+/// The engine's table of one `T` per rank.
 pub(crate) fn of_each_rank<T>(ranks: u32, blank: impl Fn() -> T + Send + 'static) -> ByRank<T> {
     match ranks > MANY_RANKS {
         true => ByRank::few(ranks, move |_| blank()),
@@ -57,23 +58,23 @@ pub(crate) fn of_each_rank<T>(ranks: u32, blank: impl Fn() -> T + Send + 'static
     }
 }
 
-/// What this rank chooses for its messages to another. The default is what the receiver's table
-/// says, and a record for each packet.
+/// How this rank sends its messages to another rank. By default the receiver's table selects the
+/// ring, and each packet has a status record.
 ///
-/// The receiver decides where messages land. Two things paper 000 leaves to the sender: whether a
+/// The receiver decides where messages land. Paper 000 leaves two choices to the sender: whether a
 /// message of several packets leaves one status record or one each (§3.3), and in the variant
 /// without a table (Fig. 2) the landing ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SenderChoice {
-    /// How many records an eager message leaves. A message that cannot have one record leaves
-    /// several: it is longer than its ring, or others share that.
+    /// How many records an eager message leaves. It leaves several, whatever this says, if it is
+    /// longer than its ring or if the ring is shared.
     pub granularity: Granularity,
-    /// Which ring it lands in.
+    /// The ring in which it lands.
     pub route: Route,
 }
 
 impl SenderChoice {
-    /// Posts a send as chosen. Of a message of several parts each has records of its own.
+    /// Posts a send as chosen. Each part of a message of several parts has records of its own.
     #[inline]
     pub(crate) fn post<P: Port>(
         self,
@@ -81,7 +82,7 @@ impl SenderChoice {
         command: &Command<'_>,
     ) -> Result<usize, PostError> {
         if self == SenderChoice::default() {
-            // Without a copy of the command: messages of 1 KiB pay for each store.
+            // The command is not copied: messages of 1 KiB pay for each store.
             return port.post(command);
         }
         let command = &Command { route: self.route, ..*command };

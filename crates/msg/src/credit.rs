@@ -1,4 +1,4 @@
-//! How many messages a source may send ahead of those that this rank has matched.
+//! How many messages a source may send ahead of those that this rank has matched: its credit.
 //!
 //! The grant is a count of messages since the start and only ever grows. It is renewed when a
 //! quarter of the window has been matched, so that a steady stream stores to the sender's view only
@@ -11,7 +11,7 @@ pub(crate) struct Credit {
     window: u64,
     /// Credited messages that arrived.
     arrived: u64,
-    /// How many of them were matched.
+    /// How many of these were matched.
     matched: u64,
     /// Messages allowed since the start.
     granted: u64,

@@ -1,11 +1,12 @@
-//! Tags that this rank has ended: what still comes of them is dropped.
+//! Tags that this rank has ended: later messages of them are dropped.
 //!
-//! Two ranks that exchange messages of a tag may end that at different times. Whoever ends it tells
-//! the other one by a note of that tag, and takes no more messages of it: those that are under way
-//! would lie unmatched, with their room and credit, until the rank leaves.
+//! Two ranks that exchange messages of a tag may end the exchange at different times. The rank that
+//! ends it first sends the other one a note of that tag, and accepts no more messages of it:
+//! messages in flight would stay unmatched and hold their ring space and credit until the rank
+//! leaves.
 //!
-//! A note says that its sender has posted all it will ever post of the tag. Between hosts it may
-//! overtake messages, so the last tags that both have ended are kept for some time.
+//! A note says that its sender has posted its last message of the tag. Between hosts the note may
+//! overtake messages, so the last tags that both ends have ended are kept for some time.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,24 +14,24 @@ use hikyaku_nic::fabric::Rank;
 
 use crate::envelope::context_of;
 
-/// How many of the tags are kept that both ends have ended.
+/// How many tags that both ends have ended are kept.
 const CLOSED_MOST: usize = 64;
 
-/// Tags by the other rank, with their contexts as match bits.
+/// Ended tags: the other rank, and context and tag as match bits.
 #[derive(Debug, Default)]
 pub(crate) struct EndedTags {
     all: BTreeSet<(Rank, u64)>,
-    /// Those that the other rank has ended too, in that order.
+    /// Tags that the other rank has ended too, oldest first.
     closed: VecDeque<(Rank, u64)>,
 }
 
 impl EndedTags {
-    /// This rank ends a tag with another one.
+    /// This rank ends a tag with another rank.
     pub(crate) fn end(&mut self, source: Rank, bits: u64) {
         self.all.insert((source, bits));
     }
 
-    /// The other rank says that it has ended a tag. Returns whether this one had.
+    /// The other rank has ended a tag. Returns whether this rank had ended it before.
     pub(crate) fn close(&mut self, source: Rank, bits: u64) -> bool {
         let is_ended = self.has(source, bits);
         if is_ended {
@@ -50,7 +51,7 @@ impl EndedTags {
         !self.all.is_empty() && self.all.contains(&(source, bits))
     }
 
-    /// Forgets contexts that are over, which may be used again.
+    /// Forgets contexts that have ended. Their numbers may be reused.
     pub(crate) fn drop_of(&mut self, is_over: impl Fn(u32) -> bool) {
         let stays = |(_, bits): &(Rank, u64)| !is_over(context_of(*bits));
         self.all.retain(stays);

@@ -1,4 +1,4 @@
-//! One communicator context of an engine, as futures see it.
+//! The view that futures have of one communicator context of an engine.
 
 use std::cell::RefCell;
 
@@ -14,13 +14,13 @@ use crate::members::Members;
 
 /// A handle on an engine, for messages of one context.
 ///
-/// Ranks are numbers of the context's communicator, also in what has come. Results of futures name
-/// ranks of the job: [`Members::told`] translates.
+/// Ranks are numbers of the context's communicator, also in reports of arrived messages. Results of
+/// futures name ranks of the job: [`Members::told`] translates them.
 #[derive(Debug)]
 pub struct ContextEndpoint<'e, P: CopyPort> {
     engine: &'e RefCell<Engine<P>>,
     context: u32,
-    /// Whose messages, if not those of all ranks of the job.
+    /// The ranks of the context; `None`: all ranks of the job.
     members: Option<&'e Members>,
 }
 
@@ -38,19 +38,19 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         ContextEndpoint { engine, context, members: None }
     }
 
-    /// The same for messages among some ranks of the job.
+    /// The same endpoint, for messages among some ranks of the job.
     #[must_use]
     pub fn among(self, members: Option<&'e Members>) -> ContextEndpoint<'e, P> {
         ContextEndpoint { members, ..self }
     }
 
-    /// The rank in the job of a rank here.
+    /// The rank in the job of a rank of this communicator.
     #[inline]
     pub fn in_job(&self, rank: Rank) -> Result<Rank, MsgError> {
         self.members.map_or(Ok(rank), |members| members.rank(rank))
     }
 
-    /// What has come, from a rank here.
+    /// A received message, with its source translated to a rank of this communicator.
     #[inline]
     fn here(&self, received: Received) -> Received {
         self.members.map_or(received, |members| members.told(received))
@@ -61,7 +61,7 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         self.members.map_or_else(|| self.engine.borrow().rank(), Members::own)
     }
 
-    /// How many ranks there are.
+    /// How many ranks the communicator has.
     pub fn size(&self) -> u32 {
         self.members.map_or_else(|| self.engine.borrow().size(), Members::size)
     }
@@ -76,7 +76,7 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         SendFuture::new(self.engine, bytes, envelope, SendMode::Standard)
     }
 
-    /// Receives a message into the front of `buffer`. `None` is any source or any tag.
+    /// Receives a message into the front of `buffer`. `None` means any source or any tag.
     pub fn recv<'b>(
         &self,
         buffer: &'b mut [u8],
@@ -114,9 +114,11 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         }
     }
 
-    /// Sends `bytes` to every other member of a group of the port, all of which are ranks here, by
-    /// one command as far as there is room. The sends of the rest are still to be polled, in any
-    /// order.
+    /// Sends `bytes` to every other member of a group of the port, by one command to all members
+    /// that
+    /// have room. All members are ranks of this communicator. The caller polls the remaining sends,
+    /// in
+    /// any order.
     ///
     /// # Errors
     /// A member is gone, or the tag is invalid.
@@ -138,32 +140,32 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
         Ok(began.into_iter().chain(whole).collect())
     }
 
-    /// Whether a rank is there. One that is no rank here has left.
+    /// Whether a rank is alive. A number that is no rank of this communicator counts as left.
     pub fn peer(&self, rank: Rank) -> PeerState {
         let peer = |rank| self.engine.borrow().port().peer(rank);
         self.in_job(rank).map_or(PeerState::Left, peer)
     }
 
-    /// The (possibly virtual) node a rank lives on, which is below the size.
+    /// The (possibly virtual) node of a rank, which is below the size.
     pub fn node_of(&self, rank: Rank) -> u32 {
         let rank = self.members.map_or(rank, |members| members.ranks()[rank as usize]);
         self.engine.borrow().port().node_of(rank)
     }
 
-    /// How many (possibly virtual) nodes they live on.
+    /// How many (possibly virtual) nodes the ranks run on.
     pub fn nodes(&self) -> u32 {
         // All ranks of a job are numbered node by node (`hikyaku run --ranks-per-node`).
         let last = || self.node_of(self.size() - 1) + 1;
         self.members.map_or_else(last, Members::nodes)
     }
 
-    /// Does something with the engine's port.
+    /// Runs `act` on the engine's port.
     #[inline(always)]
     pub fn with_port<R>(&self, act: impl FnOnce(&mut P) -> R) -> R {
         act(self.engine.borrow_mut().port_mut())
     }
 
-    /// Whether anything has come, of any context, that nobody has asked for: messages or notes.
+    /// Whether messages or notes of any context have arrived that no receive has asked for.
     #[inline]
     pub fn has_left_overs(&self) -> bool {
         self.engine.borrow().has_left_overs()

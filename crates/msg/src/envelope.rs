@@ -39,8 +39,8 @@ pub struct Received {
 }
 
 impl Received {
-    /// The same, moved word by word: as a whole it waits until its words have left the store
-    /// buffer, where messages that were just sent are before them.
+    /// The same value, copied word by word. A copy of the whole waits until its words have left the
+    /// store buffer, where messages that were just sent are queued before them.
     #[inline(always)]
     pub fn copied(&self) -> Received {
         let Received { source, tag, bytes } = *self;
@@ -92,7 +92,7 @@ pub(crate) struct MatchPattern {
 }
 
 impl MatchPattern {
-    /// The match bits; of any tag, those of one.
+    /// The match bits; for any tag, those with tag 0.
     #[inline]
     pub(crate) fn bits(&self) -> u64 {
         self.bits
@@ -111,7 +111,7 @@ impl MatchPattern {
     }
 }
 
-/// The index key of these match bits for receives of any tag: no tag has this bit.
+/// The index key of these match bits for receives of any tag: no real tag sets bit 31.
 #[inline]
 pub(crate) fn any_tag_key(bits: u64) -> u64 {
     bits >> 32 << 32 | 1 << 31

@@ -1,4 +1,4 @@
-//! Errors of messages, by whose fault they are.
+//! Errors of messages, grouped by whose fault they are.
 
 use hikyaku_nic::fabric::{GroupError, Name, PeerFailure, Port, PostError, Rank};
 use thiserror::Error;
@@ -36,7 +36,7 @@ pub enum MsgError {
     PeerLeft {
         /// The rank.
         rank: Rank,
-        /// The host it ran on, in a job of several.
+        /// The host it ran on, in a job of several hosts.
         host: Name,
     },
     /// The sender abandoned the message before all of it was delivered.
@@ -47,7 +47,7 @@ pub enum MsgError {
         /// The tag.
         tag: i32,
     },
-    /// A blocking call that only this rank itself could complete.
+    /// A blocking call could be completed only by this rank itself.
     #[error(
         "rank {rank} waits for a message to itself that nobody else can send or receive: post the \
          receive first, without blocking"
@@ -64,7 +64,7 @@ pub enum MsgError {
         /// How many ranks there are.
         size: u32,
     },
-    /// Not all ranks of this communicator know of it: one of them failed while it was made.
+    /// Not all ranks of this communicator know it: one of them failed while it was created.
     #[error("this communicator has no messages: a rank of it failed while it was made")]
     Unmade,
     /// Tags start at 0.
@@ -73,7 +73,7 @@ pub enum MsgError {
         /// The tag asked for.
         tag: i32,
     },
-    /// The buffers given to one operation do not fit each other.
+    /// The buffers passed to one operation do not fit each other.
     #[error("a buffer has {given} bytes where this operation needs {needed}")]
     InvalidLength {
         /// Bytes it has.
@@ -87,7 +87,7 @@ pub enum MsgError {
     /// The result of the request was already taken, or the request is another engine's.
     #[error("there is no such request: it was already completed")]
     NoSuchRequest,
-    /// The calling process is a child of the rank's.
+    /// The calling process is a forked child of the rank's process.
     #[error(
         "this process was forked from rank {rank} and is none itself: only the process that joined \
          the job may call"
@@ -102,10 +102,10 @@ pub enum MsgError {
         /// The source that the packets claim.
         source_rank: Rank,
     },
-    /// The fabric refused for good.
+    /// The fabric refused permanently.
     #[error(transparent)]
     Fabric(#[from] PostError),
-    /// Ranks that share lines could not do something together.
+    /// A collective action of ranks with shared lines failed.
     #[error(transparent)]
     Group(GroupError),
 }

@@ -1,7 +1,7 @@
 //! Send and receive as futures, and how to run them.
 //!
-//! A future here borrows the memory and lends it to its request only while it is polled (see
-//! `buffer.rs`). Between polls the request is detached: an arriving message waits where it landed,
+//! A future borrows its memory, and lends it to its request only while it is polled (see
+//! `buffer.rs`). Between polls the request is detached: an arriving message stays where it landed,
 //! a cleared one is not streamed. So a future may be dropped or leaked at any time. Dropping it
 //! abandons its operation; leaking it leaves the operation as it is.
 //!
@@ -43,8 +43,8 @@ pub struct RecvFuture<'e, 'b, P: CopyPort> {
     state: OperationState<Selector>,
 }
 
-/// A message of scattered data in progress, either way. Its request has the data from the first
-/// poll to the end: their maker has promised their memory for that long.
+/// A message of scattered data in progress, sent or received. Its request holds the data from the
+/// first poll to the end: their maker has promised the memory for that long.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct ScatteredFuture<'e, P: CopyPort> {
@@ -52,7 +52,7 @@ pub struct ScatteredFuture<'e, P: CopyPort> {
     state: OperationState<(Scattered, Way)>,
 }
 
-/// Where a message goes to or comes from.
+/// The direction of a message, with its envelope or selector.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Out(Envelope),
@@ -64,7 +64,7 @@ enum OperationState<S> {
     /// Not polled yet: the first poll gives it its place in the order of messages.
     New(S),
     Pending(RequestId),
-    /// It cannot be: what its first poll answers.
+    /// The operation is invalid; the first poll returns this error.
     Refused(MsgError),
     Over,
 }
@@ -80,14 +80,15 @@ impl<'e, 'b, P: CopyPort> SendFuture<'e, 'b, P> {
         SendFuture { engine, bytes, exposes: false, state: OperationState::New((envelope, mode)) }
     }
 
-    /// The same send, whose receiver may read the bytes until it is complete. Not for a future that
-    /// may be dropped or leaked before: the receiver would take what is there then for the message.
+    /// The same send, whose receiver may read the bytes until it is complete. Do not use it for a
+    /// future that may be dropped or leaked earlier: the receiver would then read other data as the
+    /// message.
     pub fn exposing(mut self) -> SendFuture<'e, 'b, P> {
         self.exposes = true;
         self
     }
 
-    /// A send that was started, and of which `id` is what is left.
+    /// The rest of a started send: request `id`.
     pub(crate) fn pending(
         engine: &'e RefCell<Engine<P>>,
         bytes: &'b [u8],
@@ -260,7 +261,7 @@ fn settle<S>(
 impl<P: CopyPort> Drop for SendFuture<'_, '_, P> {
     fn drop(&mut self) {
         if let OperationState::Pending(id) = self.state {
-            // What the receiver may be fetching is copied.
+            // The receiver may be fetching these bytes, so they are copied.
             let mut engine = self.engine.borrow_mut();
             engine.poll_send(id, self.bytes, |engine| engine.abandon(id));
         }
@@ -289,7 +290,7 @@ pub fn block_on<P: CopyPort, F: Future>(engine: &RefCell<Engine<P>>, future: F) 
     block_on_for(engine, Wait::new(Activity::Future), future)
 }
 
-/// [`block_on`] for a future that waits for something unknown to the engine, as `wait` says.
+/// [`block_on`] for a future that waits, as `wait` says, for something unknown to the engine.
 pub fn block_on_for<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
@@ -298,9 +299,9 @@ pub fn block_on_for<P: CopyPort, F: Future>(
     drive(engine, wait, future, |blocked| engine.borrow_mut().pass(blocked, Pace::Doorbell))
 }
 
-/// The loop of every wait for a future: polls it, and after each poll in vain calls `pass`, which
-/// makes progress or lets time pass ([`Engine::pass`] in most waits) and accounts for the round.
-/// The wait is announced as what the future has polled in vain, or else as `wait` says.
+/// The loop of every wait for a future: polls it, and after each unsuccessful poll calls `pass`,
+/// which makes progress or lets time pass ([`Engine::pass`] in most waits) and accounts for the
+/// round. The wait is announced as the operation that the future polls, or else as `wait` says.
 pub fn drive<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
@@ -319,7 +320,7 @@ pub fn drive<P: CopyPort, F: Future>(
     }
 }
 
-/// A future whose operations are reported as parts of one, which waits as `wait` says.
+/// A future whose operations are reported as parts of one operation that waits as `wait` says.
 pub async fn as_one<P: CopyPort, F: Future>(
     engine: &RefCell<Engine<P>>,
     wait: Wait,
@@ -356,7 +357,7 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
 }
 
 /// Runs futures concurrently until all are done; outputs are in the futures' order. Each round
-/// polls in that order, so operations take their places among messages in it too.
+/// polls them in that order, so their operations are ordered among messages in the same way.
 pub async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
@@ -427,7 +428,7 @@ mod tests {
         });
     }
 
-    /// What an engine's port has lent to the fabric: addresses and bytes.
+    /// The memory that an engine's port has lent to the fabric: addresses and bytes.
     fn lent(engine: &RefCell<Engine<Unruly>>) -> Vec<(usize, Vec<u8>)> {
         engine.borrow_mut().port_mut().rules().lent.values().cloned().collect()
     }
@@ -462,7 +463,7 @@ mod tests {
         }
         assert!(lent(&a).is_empty());
 
-        // One that is dropped early: its receiver may be fetching, which takes a copy.
+        // One future is dropped early: its receiver may be fetching, so the bytes are copied.
         let short_lived = bytes.clone();
         let send = SendFuture::new(&a, &short_lived, to(1), SendMode::Standard);
         let mut dropped = send.exposing();

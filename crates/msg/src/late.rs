@@ -1,39 +1,38 @@
-//! Receivers that come late to what they were to read.
+//! Receivers that are late to read announced messages.
 //!
-//! A message that its receiver reads out of the sender's memory moves when the receiver comes to
-//! it. If that computes meanwhile, the message waits, and the sender that waits for its send too.
-//! In a landing ring it would be there, and the sender free. So a receiver that came late again
-//! and again asks for the next ones to be put into its ring ([`Way::Put`](crate::ways::Way::Put)),
-//! until one is announced again. Between two ranks, near cores of an EPYC, by requests: a rank
-//! whose neighbour starts late and then computes for 50 us had 2 x 16 KiB of shared memory 51 us
-//! after that start, 1.1 now, and 2 x 64 KiB of its own 62 us, 12 now; a program that computes
-//! between start and wait spent 13 us in calls for 2 x 64 KiB, 6.2 now (all by `hikyaku bench
-//! late`).
+//! A message that its receiver reads out of the sender's memory moves only when the receiver gets
+//! to it. If the receiver computes meanwhile, the message waits, and so does a sender that waits
+//! for its send. In a landing ring the message would have arrived, and the sender would be free. So
+//! a receiver that is late repeatedly asks for the next messages to be put into its ring
+//! ([`Way::Put`](crate::ways::Way::Put)), until one is announced again. Between two ranks, near
+//! cores of an EPYC, by requests: a rank whose neighbour starts late and then computes for 50 us
+//! had 2 x 16 KiB of shared memory 51 us after that start, 1.1 now, and 2 x 64 KiB of its own 62
+//! us, 12 now; a program that computes between start and wait spent 13 us in calls for 2 x 64 KiB,
+//! 6.2 now (all by `hikyaku bench late`).
 
 use hikyaku_nic::time::Time;
 
-/// What a message to which the receiver came late adds to its score; each one that it reads takes
-/// one off.
+/// How much a late message adds to the score; each message that is read subtracts one.
 const CAME: u8 = 3;
 
-/// From this score on it asks for puts.
+/// The receiver asks for puts when its score exceeds this.
 const LATE: u8 = 4;
 
-/// Lateness that is none: so much, and a nanosecond for two bytes, half of what the slowest copy
-/// moves.
+/// The delay that does not count as late: this many nanoseconds, and one more for two bytes, half
+/// of what the slowest copy moves.
 const SOON: u64 = 10_000;
 
-/// Nanoseconds of a stamp.
+/// Resolution of a stamp, nanoseconds.
 const STAMP: u64 = 1000;
 
-/// How often a rank has come late to messages of one source.
+/// How often a rank was late to read messages of one source.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lateness {
     score: u8,
 }
 
 impl Lateness {
-    /// Takes in a message that this rank reads. Returns whether the next ones are better put.
+    /// Accounts for a message that this rank reads. Returns whether the next ones are better put.
     pub(crate) fn read(&mut self, is_late: bool) -> bool {
         if is_late {
             self.score = (self.score + CAME).min(LATE + 1);
@@ -44,17 +43,16 @@ impl Lateness {
     }
 }
 
-/// When a message was announced: microseconds of the fabric's clock, which starts anew after an
-/// hour.
+/// The time of an announcement: microseconds of the fabric's clock, which wraps after an hour.
 pub(crate) fn stamp(now: Time) -> u32 {
     (now.nanoseconds() / STAMP) as u32
 }
 
-/// Whether a message of so many bytes, announced at this moment, should have been there. One that
-/// waited for `last`, the end of the message before it, has not waited for its receiver.
+/// Whether a message of `bytes`, announced at this time, should have arrived by now. A message that
+/// waited for the one before it, which ended at `last`, has not waited for its receiver.
 pub(crate) fn is_late(announced: u32, bytes: u64, last: Time, now: Time) -> bool {
     let waited = u64::from(stamp(now).wrapping_sub(announced)) * STAMP;
-    // Stamps are whole: the message before may have ended when this one was announced.
+    // Stamps are rounded: the message before may have ended at the time of this announcement.
     waited > SOON + bytes / 2 && (now - last).nanoseconds() + STAMP > waited
 }
 

@@ -8,9 +8,9 @@
 //!   indexed([(5, 2), (0, 1)])  2 . . . . 0 1 .    in the order of the list
 //! ```
 //!
-//! Elements are counted, not bytes: a layout belongs to a slice of some type. It knows where it
-//! ends, so one comparison with the slice's length replaces a check of every element. Ends that
-//! overflow saturate and fit no slice.
+//! Layouts count elements, not bytes: a layout belongs to a slice of some type. It knows its end,
+//! so one comparison with the slice's length replaces a check of every element. Ends that overflow
+//! saturate and fit no slice.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: LayoutShape,
-    /// How many elements there are, repeated ones included.
+    /// The number of elements, including repeated ones.
     length: usize,
     /// One past the last element.
     end: usize,
@@ -28,14 +28,14 @@ pub struct Layout {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum LayoutShape {
-    /// Runs of `run` elements from `start` on, repeated by the levels, outermost first. A level
-    /// without effect is left out, so contiguous elements have none.
+    /// Runs of `run` elements from `start` on, repeated by the levels, outermost first. Levels that
+    /// have no effect are left out, so contiguous elements have none.
     Strided { start: usize, run: usize, levels: Vec<StrideLevel> },
-    /// First element and length of each run. None is empty and none continues the one before.
+    /// First element and length of each run. No run is empty, and none continues the one before.
     Indexed(Vec<(usize, usize)>),
 }
 
-/// `count` repetitions, `stride` apart.
+/// `count` repetitions, `stride` elements apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct StrideLevel {
     count: usize,
@@ -53,7 +53,7 @@ pub enum LayoutError {
         /// Elements of the slice.
         length: usize,
     },
-    /// It has not as many elements as are to be packed or unpacked.
+    /// Its number of elements differs from that of the packed data.
     #[error("a layout of {elements} elements was given {given}")]
     Count {
         /// Elements of the layout.
@@ -61,10 +61,10 @@ pub enum LayoutError {
         /// Elements given.
         given: usize,
     },
-    /// A part reaches beyond the array it is a part of.
+    /// A part reaches beyond its array.
     #[error("elements {from} to {to} are no part of {size} in dimension {dimension} of an array")]
     NotAPart {
-        /// Which dimension, from 0.
+        /// The dimension, from 0.
         dimension: usize,
         /// First element of the part.
         from: usize,
@@ -118,7 +118,8 @@ impl Layout {
         }
     }
 
-    /// A box within an array whose last dimension lies contiguously: `part[d]` are its elements in
+    /// A box within an array whose last dimension is contiguous: `part[d]` is the range of elements
+    /// in
     /// dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
     ///
     /// # Errors
@@ -145,7 +146,7 @@ impl Layout {
         Ok(Layout::strided(start, 1, levels))
     }
 
-    /// Reduces a regular pattern to its shortest form and counts it.
+    /// Reduces a regular pattern to its shortest form and counts its elements.
     fn strided(start: usize, mut run: usize, mut levels: Vec<StrideLevel>) -> Layout {
         let counts = levels.iter().map(|level| level.count);
         let length = counts.fold(run, usize::saturating_mul);
@@ -167,7 +168,7 @@ impl Layout {
         Layout { shape: LayoutShape::Strided { start, run, levels }, length, end }
     }
 
-    /// The same layout in smaller units, `width` to an element: for example from elements to bytes.
+    /// The same layout in smaller units, `width` of them per element: for example in bytes.
     #[must_use]
     pub fn scaled(&self, width: usize) -> Layout {
         let scale = |number: usize| number.saturating_mul(width);
@@ -190,17 +191,17 @@ impl Layout {
         Layout { shape, length: scale(self.length), end: scale(self.end) }
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has no elements.
+    /// Whether the layout has no elements.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// One past the last element it reaches.
+    /// One past the last element that the layout reaches.
     pub fn end(&self) -> usize {
         self.end
     }
@@ -214,7 +215,7 @@ impl Layout {
         start..self.end
     }
 
-    /// Its elements as one range, if they are contiguous: such a message needs no copy.
+    /// The elements as one range, if they are contiguous: such a message needs no copy.
     pub fn as_range(&self) -> Option<Range<usize>> {
         match &self.shape {
             LayoutShape::Strided { start, levels, .. } if levels.is_empty() => {
@@ -224,7 +225,7 @@ impl Layout {
         }
     }
 
-    /// Whether it lies within a slice of `length` elements.
+    /// Checks that the layout lies within a slice of `length` elements.
     ///
     /// # Errors
     /// [`LayoutError::Outside`].
@@ -251,7 +252,7 @@ impl Layout {
     /// Copies the elements, in order, to `packed`.
     ///
     /// # Errors
-    /// The layout reaches beyond `from`, or `packed` has not the layout's length.
+    /// The layout reaches beyond `from`, or the length of `packed` differs from the layout's.
     pub fn pack<T: Copy>(&self, from: &[T], packed: &mut [T]) -> Result<(), LayoutError> {
         self.check(from.len())?;
         self.check_count(packed.len())?;
@@ -267,7 +268,7 @@ impl Layout {
     /// Copies `packed` to the elements, in order: the last one wins if an element is repeated.
     ///
     /// # Errors
-    /// The layout reaches beyond `into`, or `packed` has not the layout's length.
+    /// The layout reaches beyond `into`, or the length of `packed` differs from the layout's.
     pub fn unpack<T: Copy>(&self, packed: &[T], into: &mut [T]) -> Result<(), LayoutError> {
         self.check(into.len())?;
         self.check_count(packed.len())?;
@@ -288,8 +289,8 @@ impl Layout {
     }
 }
 
-/// Copies a run to one of the same length. Single elements, and the bytes of one, are not worth a
-/// call of memcpy.
+/// Copies a run to one of the same length. Single elements, and the bytes of one element, are not
+/// worth a call of memcpy.
 #[inline]
 fn copy_run<T: Copy>(into: &mut [T], from: &[T]) {
     match (into, from) {

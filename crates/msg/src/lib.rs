@@ -2,7 +2,8 @@
 //!
 //! This crate turns a [`Port`](hikyaku_nic::fabric::Port) into send and receive with tags,
 //! communicator contexts and wildcards. It reads no clock, environment, file or random source and
-//! starts no thread: only the port has time and waits. So the same code runs over shared memory, in
+//! starts no thread: only the port has a clock and can wait. So the same code runs over shared
+//! memory, in one process and in virtual time.
 //! one process and in virtual time.
 //!
 //! ```text
@@ -15,8 +16,8 @@
 //! ```
 //!
 //! - [`Engine`]: one rank's state; blocking calls, requests, probe, cancel.
-//! - [`ContextEndpoint`]: the same as futures, for one communicator context.
-//! - [`Layout`]: which elements of a slice a message is made of.
+//! - [`ContextEndpoint`]: the same operations as futures, for one communicator context.
+//! - [`Layout`]: the elements of a slice that form a message.
 //!
 //! Invariants kept here and nowhere else:
 //!

@@ -2,8 +2,9 @@
 //! long one has an index of places.
 //!
 //! Programs post receives in the order in which messages arrive. So the first entry nearly always
-//! fits, and an index would cost more than the search. The queue gets one when it has grown so long
-//! that a search of it all would make each message as expensive as there are others.
+//! matches, and an index would cost more than the search. The queue gets an index when it is so
+//! long
+//! that a full search would cost each message time in proportion to the number of the others.
 //!
 //! ```text
 //!   entries   [ A | B | - | C | - | D ]      an entry removed from within leaves a hole
@@ -12,11 +13,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// Number of entries from which on there is an index. More than programs have in a window of
-/// requests: with 64, each window of 64 made one, and non-blocking messages took 1.6 times as long.
+/// Number of entries from which there is an index. It exceeds a program's usual window of requests:
+/// with 64, each window of 64 made one, and non-blocking messages took 1.6 times as long.
 const INDEXED_FROM: usize = 512;
 
-/// An entry: the keys under which it is found. Equal ones count as one.
+/// An entry: the keys under which it is found. Equal keys count as one.
 pub(crate) trait Keyed {
     fn keys(&self) -> [u64; 2];
 }
@@ -24,9 +25,9 @@ pub(crate) trait Keyed {
 /// A queue with an index.
 #[derive(Debug)]
 pub(crate) struct MatchQueue<T> {
-    /// Without an index there are no holes.
+    /// The entries; without an index there are no holes.
     entries: VecDeque<Option<T>>,
-    /// The number of the first entry, in pushes since the index was made.
+    /// The number of the first entry, counted in pushes since the index was made.
     base: u64,
     /// How many entries are not holes.
     count: usize,
@@ -72,7 +73,7 @@ impl<T: Keyed> MatchQueue<T> {
 
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: T) {
-        // With an index, or where one is due.
+        // There is an index, or it is time to make one.
         if self.count >= INDEXED_FROM / 2 {
             self.note_next(&entry);
         }
@@ -80,7 +81,7 @@ impl<T: Keyed> MatchQueue<T> {
         self.count += 1;
     }
 
-    /// Notes an entry in the index before it is pushed.
+    /// Adds an entry to the index before it is pushed.
     #[cold]
     fn note_next(&mut self, entry: &T) {
         if self.index.is_none() && self.count + 1 >= INDEXED_FROM {
@@ -91,7 +92,7 @@ impl<T: Keyed> MatchQueue<T> {
         }
     }
 
-    /// The place of the first entry that fits. It has one of `keys`.
+    /// The place of the first entry that fits. The entry has one of `keys`.
     #[inline(always)]
     pub(crate) fn find(&self, keys: &[u64], fits: impl Fn(&T) -> bool) -> Option<usize> {
         if self.front().is_some_and(&fits) {
@@ -145,7 +146,7 @@ impl<T: Keyed> MatchQueue<T> {
         Some(entry)
     }
 
-    /// The same without what was there; whether there was something.
+    /// The same without returning the entry. Returns whether there was one.
     #[inline(always)]
     pub(crate) fn discard(&mut self, place: usize) -> bool {
         if place > 1 || self.index.is_some() {
@@ -153,7 +154,8 @@ impl<T: Keyed> MatchQueue<T> {
         }
         let Some(first) = self.entries.pop_front() else { return false };
         if place == 1 {
-            // Two neighbours that are one rank send in the other order than it receives.
+            // If both neighbours are the same rank, it sends in a different order than this rank
+            // receives.
             let Some(second) = self.entries.front_mut() else {
                 self.entries.push_front(first);
                 return false;
@@ -238,7 +240,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any pushes, finds and removals: a searched list gives the same results.
+        /// Any pushes, finds and removals give the same results as a searched list.
         #[test]
         fn an_indexed_line_is_a_searched_list(
             steps in prop::collection::vec((0..4_u32, 0..12_u64), 0..2000)
@@ -309,7 +311,7 @@ mod tests {
             let at = line.find(&[key], fits).expect("it is there");
             assert_eq!(line.remove(at), Some(TestEntry(key, 0)));
         }
-        // The first entry, and the one that is found.
+        // The first entry, and the one that was found.
         assert_eq!(looks.get(), 3 * 2);
         // A queue that has become shorter keeps its index for a while.
         let mut line = MatchQueue::default();

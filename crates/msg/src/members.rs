@@ -1,8 +1,8 @@
-//! The ranks of a communicator that has not all of the job, by the numbers that they have there.
+//! The ranks of a communicator that has only some ranks of the job, by their numbers in it.
 //!
-//! Everything below knows ranks of the job only. Whoever talks to a program of such a communicator
-//! translates: its numbers on the way down, the job's on the way up. A communicator of the whole
-//! job has no such table, and pays a branch that is always taken alike.
+//! All layers below know only ranks of the job. The code that serves a program of such a
+//! communicator translates: its numbers on the way down, the job's on the way up. A communicator of
+//! the whole job has no such table, and pays for one well-predicted branch.
 
 use hikyaku_nic::fabric::Rank;
 
@@ -14,18 +14,18 @@ use crate::error::MsgError;
 pub struct Members {
     /// Ranks of the job, by number.
     ranks: Vec<Rank>,
-    /// Ranks of the job in rising order, each with its number.
+    /// Ranks of the job in ascending order, each with its number.
     numbers: Vec<(Rank, u32)>,
-    /// This rank's number; that of nobody if it is not one of them.
+    /// This rank's number; one past the last number if it is not a member.
     own: u32,
-    /// How many nodes they live on.
+    /// How many nodes the members run on.
     nodes: u32,
-    /// Why they have no messages.
+    /// Why the communicator cannot be used.
     broken: Option<MsgError>,
 }
 
 impl Members {
-    /// These ranks, each of which is there once; `own` is one of them. `None` otherwise.
+    /// A table of these ranks, which must differ and include `own`. `None` otherwise.
     pub fn new(ranks: Vec<Rank>, own: Rank, node_of: impl Fn(Rank) -> u32) -> Option<Members> {
         let mut numbers: Vec<(Rank, u32)> = ranks.iter().copied().zip(0..).collect();
         numbers.sort_unstable();
@@ -38,21 +38,21 @@ impl Members {
         Some(Members { ranks, numbers, own, nodes, broken: None })
     }
 
-    /// These ranks, each of which is there once and none of which is this one: whom messages are
-    /// for and from. `None` otherwise.
+    /// A table of other ranks that messages go to and come from. `None` if they are none or not all
+    /// different. The caller guarantees that this rank is not among them.
     pub fn of_others(ranks: Vec<Rank>, node_of: impl Fn(Rank) -> u32) -> Option<Members> {
         let first = *ranks.first()?;
         let own = ranks.len() as u32;
         Some(Members { own, ..Members::new(ranks, first, node_of)? })
     }
 
-    /// The same ranks, of which not all know of this communicator: every use of it is this error.
+    /// The same ranks, not all of which know this communicator: every use of it is this error.
     #[must_use]
     pub fn broken(self, error: MsgError) -> Members {
         Members { broken: Some(error), ..self }
     }
 
-    /// Their ranks in the job, by number.
+    /// The members' ranks in the job, by number.
     pub fn ranks(&self) -> &[Rank] {
         &self.ranks
     }
@@ -62,12 +62,12 @@ impl Members {
         self.own
     }
 
-    /// How many there are.
+    /// How many members there are.
     pub fn size(&self) -> u32 {
         self.ranks.len() as u32
     }
 
-    /// How many nodes they live on.
+    /// How many nodes the members run on.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
@@ -84,7 +84,7 @@ impl Members {
         rank.ok_or(MsgError::NoSuchRank { rank: number, size: self.size() })
     }
 
-    /// The rank in the job of a number from which messages are taken; `None`: from any.
+    /// The rank in the job of a source number; `None`: any source.
     ///
     /// # Errors
     /// As [`Members::rank`].
@@ -101,13 +101,14 @@ impl Members {
         Some(self.numbers[at].1)
     }
 
-    /// A result as it is told to the program: who sent has the number that it has here.
+    /// A result as the program sees it: the sender has its number in this communicator.
     pub fn told(&self, received: Received) -> Received {
         Received { source: self.number(received.source).unwrap_or(received.source), ..received }
     }
 
-    /// An error as it is told to the program. What is wrong with a message names numbers of this
-    /// communicator. The end of a process names its rank in the job, as the launcher does.
+    /// An error as the program sees it. Errors of messages name numbers of this communicator. The
+    /// end
+    /// of a process names its rank in the job, as the launcher does.
     pub fn explained(&self, error: MsgError) -> MsgError {
         let number = |rank: Rank| self.number(rank).unwrap_or(rank);
         match error {

@@ -1,14 +1,16 @@
-//! Notes: short messages of the library to itself, which need none of the program's resources.
+//! Notes: short messages between the library's own protocols, which use no resources of the
+//! program.
 //!
-//! A protocol above this layer (letters of shared variables, notices of collectives that failed)
-//! must progress while the program's messages are unmatched and their credit and rings are
-//! exhausted. So a note is sent in control packets: pieces of one status record each, without
-//! credit and without room in a ring. They arrive at the receiver's next poll of its status ring,
-//! before anything else that waits for the same rank. Notes that have arrived are kept apart from
-//! messages and never matched: the protocol takes them out.
+//! A protocol above this layer (letters of shared variables, notices of failed collectives) must
+//! progress while the program's messages are unmatched and their credit and rings are exhausted. So
+//! a note is sent in control packets: pieces of one status record each, without credit and without
+//! ring space. They arrive at the receiver's next poll of its status ring, before anything else
+//! that
+//! waits for the same rank. Arrived notes are kept apart from messages and are never matched: the
+//! protocol takes them out.
 //!
-//! A protocol may have to answer although the rank is in a call that takes no notes of it out. Then
-//! it gives the engine an [`Answerer`], which hears each note of its context as it arrives.
+//! A protocol may have to answer while the rank is in a call that takes out no notes of it. Then it
+//! gives the engine an [`Answerer`], which is called with each note of its context on arrival.
 //!
 //! Nothing delays the sender of notes. The protocol bounds their number: a request is answered
 //! before the next one is made.
@@ -23,16 +25,17 @@ use crate::config::of_each_rank;
 use crate::envelope::{Received, Selector, context_of, tag_of};
 use crate::protocol::Control;
 
-/// Limit of a note's bytes.
+/// Maximum length of a note, bytes.
 pub const NOTE_MOST: usize = 160;
 
-/// Limit of one source's notes here: our ranks never send so many without an answer.
+/// Maximum number of one source's notes here: our ranks never send that many without an answer.
 const OF_A_SOURCE: u32 = 1 << 16;
 
-/// Answers notes of a context as they arrive, whatever the rank waits in.
+/// Answers notes of a context as they arrive, whatever call the rank is in.
 pub trait Answerer: fmt::Debug + Send {
-    /// What all ranks of the context are told, by a note of the same tag; `None`: nothing. The note
-    /// that has arrived stays until it is taken out.
+    /// The answer to all ranks of the context, sent as a note of the same tag; `None`: no answer.
+    /// The
+    /// note that has arrived stays until it is taken out.
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -49,7 +52,7 @@ struct Note {
 pub(crate) struct Notes {
     here: VecDeque<Note>,
     sources: ByRank<NoteSource>,
-    /// Notes that have come since the start.
+    /// Notes that have arrived since the start.
     come: u64,
 }
 
@@ -72,13 +75,14 @@ impl Notes {
         self.here.is_empty()
     }
 
-    /// How many notes have come since the start.
+    /// How many notes have arrived since the start.
     #[inline]
     pub(crate) fn come(&self) -> u64 {
         self.come
     }
 
-    /// Takes a piece from an existing source. `false`: it fits no note, and is dropped.
+    /// Takes a piece from an existing source. `false`: it does not fit the current note, and is
+    /// dropped.
     pub(crate) fn arrive(&mut self, source: Rank, bits: u64, piece: &[u8], last: bool) -> bool {
         let state = &mut self.sources[source as usize];
         let (begun, mut bytes) = state.coming.take().unwrap_or((bits, Vec::new()));
@@ -114,7 +118,7 @@ impl Notes {
         self.sources[source as usize].coming = None;
     }
 
-    /// Drops the notes of contexts that are over.
+    /// Drops the notes of contexts that have ended.
     pub(crate) fn drop_of(&mut self, is_over: impl Fn(u32) -> bool) {
         let sources = &mut self.sources;
         self.here.retain(|note| {
@@ -124,7 +128,7 @@ impl Notes {
         });
     }
 
-    /// Takes the earliest note of a context whose tag is wanted.
+    /// Takes the earliest note of a context with a wanted tag.
     pub(crate) fn take(
         &mut self,
         context: u32,

@@ -2,13 +2,13 @@
 //!
 //! Three queues per destination, tried in this order:
 //!
-//! 1. control packets, which need neither credit nor ring room and on which others wait;
+//! 1. control packets, which need neither credit nor ring space and which peers wait for;
 //! 2. messages that match in order, eager ones and announcements: strictly first in, first out;
 //! 3. streams: messages that their receivers have cleared; each packet names its request, so
 //!    several may take turns.
 //!
-//! Nothing here copies a payload: an entry is the id of a request, whose memory stays with the
-//! program. The queues are as long as the program has requests, and no longer.
+//! The outbox copies no payload: an entry is the id of a request, whose memory stays with the
+//! program. The queues hold no more entries than the program has requests.
 
 use std::collections::VecDeque;
 
@@ -53,13 +53,13 @@ impl Outbox {
         self.lanes.get(destination as usize).is_some_and(|lane| lane.ordered.is_empty())
     }
 
-    /// Whether nothing is pending to any destination.
+    /// Whether nothing is pending for any destination.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
 
-    /// Whether nothing is pending to one destination.
+    /// Whether nothing is pending for one destination.
     pub(crate) fn is_empty_to(&self, destination: Rank) -> bool {
         self.lanes.get(destination as usize).is_none_or(OutboxLane::is_empty)
     }
@@ -75,12 +75,12 @@ impl Outbox {
         self.active.iter().map(|rank| (*rank, &self.lanes[*rank as usize]))
     }
 
-    /// The destination at a place of the list of those with pending posts.
+    /// The destination at a place in the list of destinations with pending posts.
     pub(crate) fn active(&self, at: usize) -> Option<Rank> {
         self.active.get(at).copied()
     }
 
-    /// Removes the destination at `at` from the list if nothing is pending to it any more.
+    /// Removes the destination at `at` from the list if nothing is pending for it any more.
     pub(crate) fn retire(&mut self, at: usize) -> bool {
         let lane = &mut self.lanes[self.active[at] as usize];
         lane.active = !lane.is_empty();

@@ -48,7 +48,7 @@ impl MessagePart {
         data.read_out(port, into)
     }
 
-    /// Gives all bytes to `act`, as many as `packet` has room for at a time, and releases them.
+    /// Passes all bytes to `act`, at most as many as `packet` holds at a time, and releases them.
     pub(crate) fn deliver_by<P: Port>(
         self,
         port: &mut P,
@@ -80,7 +80,7 @@ impl MessagePart {
         }
     }
 
-    /// Moves ring bytes to ordinary memory: of one ring, or of any. Returns their number.
+    /// Moves ring bytes of one ring, or of any, to ordinary memory. Returns their number.
     fn evacuate<P: Port>(&mut self, from: Option<RingId>, port: &mut P) -> usize {
         let MessagePart::Ring(slice) = self else { return 0 };
         if from.is_some_and(|ring| ring != slice.ring()) {
@@ -153,7 +153,7 @@ impl MessageParts {
         }
     }
 
-    /// Moves ring bytes to ordinary memory: of one ring, or of any. Returns their number.
+    /// Moves ring bytes of one ring, or of any, to ordinary memory. Returns their number.
     pub(crate) fn evacuate<P: Port>(&mut self, from: Option<RingId>, port: &mut P) -> u64 {
         let parts = self.first.iter_mut().chain(&mut self.rest);
         parts.map(|part| part.evacuate(from, port) as u64).sum()

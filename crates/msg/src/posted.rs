@@ -23,7 +23,7 @@ pub(crate) struct PostedReceives {
 
 #[derive(Debug)]
 struct PostedEntry {
-    /// When it was posted, in posts.
+    /// The number of posts before it.
     order: u64,
     pattern: MatchPattern,
     id: RequestId,
@@ -33,7 +33,7 @@ struct PostedEntry {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PostedPlace {
     pub(crate) id: RequestId,
-    /// The match bits of a message that it takes; of one of any tag, perhaps others.
+    /// The match bits of a message that it takes. A receive of any tag also takes others.
     pub(crate) bits: u64,
 }
 
@@ -49,7 +49,7 @@ impl PostedReceives {
         PostedReceives { by_source, any_source: MatchQueue::default(), count: 0, next: 0 }
     }
 
-    /// Adds a receive. If it names a source, that source exists.
+    /// Adds a receive. Its source, if it names one, must exist.
     #[inline(always)]
     pub(crate) fn push(&mut self, selector: &Selector, id: RequestId) {
         let entry = PostedEntry { order: self.next, pattern: selector.pattern(), id };
@@ -105,7 +105,7 @@ impl PostedReceives {
         Some(PostedPlace { id: first.id, bits: first.pattern.bits() })
     }
 
-    /// The oldest receive that names this source and fits a message, and its place there.
+    /// The oldest receive that names this source and fits a message, with its place in the queue.
     #[inline]
     pub(crate) fn first_for(&self, source: Rank, bits: u64) -> Option<(usize, RequestId)> {
         let line = self.by_source.get(source as usize)?;
@@ -125,7 +125,7 @@ impl PostedReceives {
         !self.any_source.is_empty() || own.is_some_and(|line| !line.is_empty())
     }
 
-    /// The place of the oldest receive that fits, and whether it is one from any source.
+    /// The place of the oldest receive that fits, and whether it is a receive from any source.
     #[inline]
     fn find(&self, source: Rank, bits: u64) -> Option<(bool, usize)> {
         let own = self.by_source.get(source as usize).and_then(|line| first_in(line, bits));

@@ -11,9 +11,9 @@
 //!   FIN          sender's request     outcome                            no
 //!   CANCEL       sender's request     none                               no
 //!   ABORT        receiver's request   none                               no
-//!   PUT          match bits           as EAGER, of what was to be put    first part
-//!   PUT_SHARED   match bits           the same, of shared memory         first part
-//!   PUT_NEXT     kind, how many       none                               no
+//!   PUT          match bits           as EAGER, for a message asked for by PUT_NEXT  first part
+//!   PUT_SHARED   match bits           the same, out of shared memory     first part
+//!   PUT_NEXT     kind, count          none                               no
 //!   NOTE         match bits           a note, or its last piece          no
 //!   NOTE_PART    match bits           a piece of a note                  no
 //! ```
@@ -37,13 +37,13 @@ pub(crate) const EAGER_READY: u8 = 2;
 pub(crate) const RTS: u8 = 3;
 /// Clear to send.
 pub(crate) const CTS: u8 = 4;
-/// Copy a part of the message to its receiver, which copies the rest.
+/// Asks the sender to copy a part of the message to its receiver, which copies the rest.
 pub(crate) const JOIN: u8 = 11;
-/// Put your next messages of a kind into my ring, instead of announcing them.
+/// Asks a sender to put its next messages of a kind into this rank's ring, without announcements.
 pub(crate) const PUT_NEXT: u8 = 12;
-/// An eager message of a kind that is announced otherwise, out of memory of the sender's process.
+/// An eager message of a kind that is otherwise announced, out of memory of the sender's process.
 pub(crate) const PUT: u8 = 13;
-/// The same out of memory that ranks share.
+/// The same, out of memory that ranks share.
 pub(crate) const PUT_SHARED: u8 = 14;
 /// A part of a message that its receiver has cleared.
 pub(crate) const DATA: u8 = 5;
@@ -65,15 +65,15 @@ pub(crate) struct ReadyToSend {
     pub(crate) total: u64,
     /// The sender's request.
     pub(crate) request: u64,
-    /// Where the receiver may read it.
+    /// The address where the receiver may read it.
     pub(crate) address: Option<(Space, u64)>,
-    /// Where the fabric has the sender's memory, if it is lent. Then there is no address.
+    /// The fabric's address of the sender's memory, if it is lent. Then there is no other address.
     pub(crate) lent: Option<LentAddress>,
     /// Whether it was sent in ready mode.
     pub(crate) ready: bool,
-    /// Whether it may be read before its receive is there: its sender does not wait for that.
+    /// Whether it may be read before its receive is posted: its sender does not wait for the match.
     pub(crate) early: bool,
-    /// The way that the sender tries or takes with messages that it receives from the receiver.
+    /// The way that the sender tries or uses for messages in the other direction.
     pub(crate) trial: Option<Trial>,
     /// When it was announced ([`crate::late::stamp`]), if it has an address.
     pub(crate) announced: u32,
@@ -81,11 +81,11 @@ pub(crate) struct ReadyToSend {
 
 const RTS_BYTES: usize = 40;
 
-/// Bits of the header of a PUT_NEXT that say how many; the kind is above them.
+/// Bits of the PUT_NEXT header that hold the count; the kind is above them.
 const PUTS_BITS: u32 = 8;
 
 /// The third word of an RTS: the space in bits 0..8, a [`Trial`]'s way in 16..24 and its number in
-/// 24..32, when it was announced in 32..64.
+/// 24..32, the time of the announcement in 32..64.
 const READY: u64 = 1 << 8;
 const LENT: u64 = 1 << 9;
 const EARLY: u64 = 1 << 10;
@@ -162,7 +162,7 @@ fn decode_address(space: u64, offset: u64) -> Option<Option<(Space, u64)>> {
     }
 }
 
-/// How a message ended for its receiver.
+/// The outcome of a message at its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageOutcome {
     /// It matched and was received.
@@ -176,11 +176,11 @@ pub(crate) enum MessageOutcome {
 pub(crate) enum Control {
     /// Send the first `want` bytes to my request.
     ClearToSend { sender: u64, receiver: RequestId, want: u64 },
-    /// Copy to my memory what I have not copied.
+    /// Copy to my memory the bytes that I have not copied.
     Join { sender: u64, copy: JointCopy },
     /// The message is finished.
     Finish { sender: u64, outcome: MessageOutcome },
-    /// Put your next messages of a kind ([`MessageKind::word`]), so many.
+    /// Put your next `messages` messages of a kind ([`MessageKind::word`]).
     PutNext { kind: u64, messages: u8 },
     /// Withdraw my message.
     Cancel { sender: RequestId },
@@ -207,7 +207,8 @@ impl ControlPacket {
 
 impl Control {
     /// Whether it may overtake messages that wait for room: the receiver needs it to make that
-    /// room, or it is no message. A packet that ends a message stays behind that message's parts.
+    /// room,
+    /// or it belongs to no message. A packet that ends a message stays behind that message's parts.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Control::ClearToSend { .. }
@@ -254,12 +255,12 @@ impl Control {
     }
 }
 
-/// The kind of a PUT_NEXT, and how many messages.
+/// The kind in a PUT_NEXT, and the number of messages.
 pub(crate) fn decode_put_next(header: u64) -> (u64, u8) {
     (header >> PUTS_BITS, header as u8)
 }
 
-/// Whether a protocol is that of an eager message.
+/// Whether a protocol is eager.
 #[inline(always)]
 pub(crate) fn is_eager(protocol: u8) -> bool {
     matches!(protocol, EAGER | EAGER_READY | PUT | PUT_SHARED)

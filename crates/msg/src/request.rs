@@ -1,6 +1,7 @@
 //! Requests: operations in flight, kept in a slab under generational ids.
 //!
-//! A slot is reused as soon as its request is over. Its generation then differs, so an old id, from
+//! A slot is reused as soon as its request is freed. Its generation then differs, so an old id,
+//! from
 //! the program or from a late packet, finds nothing instead of another request.
 
 use std::mem::{self, ManuallyDrop};
@@ -17,7 +18,7 @@ use crate::ways::{MessageKind, Way};
 
 /// The id of an operation that was started and whose result was not taken yet.
 ///
-/// One word, not two halves. Halves that are stored separately and loaded as one wait until both
+/// One word, not two halves: halves that are stored separately and loaded as one wait until both
 /// have left the store buffer, behind the message that was just sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
@@ -38,7 +39,7 @@ impl RequestId {
         (self.0 >> 32) as u32
     }
 
-    /// The id as one word, for a packet. Its first bit is never set.
+    /// The id as one word, for a packet. Its top bit is never set.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
@@ -63,7 +64,7 @@ pub(crate) enum RequestState {
 }
 
 impl RequestState {
-    /// Whether there is nothing to drop of it.
+    /// Whether it holds nothing that has to be dropped.
     fn is_bare(&self) -> bool {
         match self {
             RequestState::Done(_) => true,
@@ -84,13 +85,13 @@ pub(crate) struct Send {
     pub(crate) total: u64,
     pub(crate) body: SendBody,
     pub(crate) stage: SendStage,
-    /// Where its bytes are lent to the receiver, on another host.
+    /// The address at which its bytes are lent to a receiver on another host.
     pub(crate) lent: Option<LentAddress>,
     /// The result will not be taken: completion frees the slot.
     pub(crate) abandoned: bool,
 }
 
-/// Where a send's bytes are.
+/// The location of a send's bytes.
 #[derive(Debug)]
 pub(crate) enum SendBody {
     /// In the program's memory.
@@ -99,7 +100,7 @@ pub(crate) enum SendBody {
     Packed(Box<Scattered>),
     /// The last bytes of the message, owned.
     Owned(Vec<u8>),
-    /// In the program's memory, which is detached at the moment.
+    /// In the program's memory, which is detached now.
     Detached,
 }
 
@@ -184,16 +185,16 @@ pub(crate) struct PartialMessage {
     pub(crate) copied: u64,
     /// Whether it arrives in DATA packets that name this request.
     pub(crate) streamed: bool,
-    /// The request of its sender, which lends the bytes that this rank fetches.
+    /// The request of the sender that lends the bytes which this rank fetches.
     pub(crate) lender: Option<u64>,
-    /// What message it is, the way that was chosen among several, and when.
+    /// The kind of message, the way that was chosen for it, and the start time.
     pub(crate) began: Option<(MessageKind, Way, Time)>,
     /// Parts that have arrived and wait for the buffer.
     pub(crate) parts: MessageParts,
 }
 
 impl PartialMessage {
-    /// A message that comes as one, of whose `total` bytes `arrived` are in `parts`.
+    /// A message that is not streamed: `arrived` of its `total` bytes are in `parts`.
     #[inline(always)]
     pub(crate) fn eager(
         (source, bits): (Rank, u64),
@@ -241,7 +242,7 @@ pub(crate) fn outcome(
 }
 
 impl Send {
-    /// Whether [`Send::bytes_from`] gives them.
+    /// Whether [`Send::bytes_from`] returns bytes.
     pub(crate) fn has_bytes_from(&self, from: u64) -> bool {
         match &self.body {
             SendBody::Borrowed(_) | SendBody::Packed(_) => from <= self.total,
@@ -250,7 +251,7 @@ impl Send {
         }
     }
 
-    /// The bytes from `from` on, if the program's memory is attached: all, or those of a packet.
+    /// The bytes from `from` on, if the program's memory is attached: all, or those of one packet.
     pub(crate) fn bytes_from(&mut self, from: u64) -> Option<&[u8]> {
         match &mut self.body {
             SendBody::Packed(data) => Some(data.from(usize::try_from(from).ok()?)),
@@ -270,22 +271,22 @@ impl Send {
 pub(crate) struct RequestSlab {
     slots: Vec<RequestSlot>,
     free: Vec<u32>,
-    /// How many requests were made, and have become complete.
+    /// How many of the requests that were made are complete.
     completions: u32,
 }
 
 #[derive(Debug)]
 struct RequestSlot {
     generation: u32,
-    /// That count when this one was complete, if it is.
+    /// The value of `completions` when this request completed, if it has.
     completion: u32,
     request: Option<RequestState>,
 }
 
 impl RequestSlab {
-    /// Adds a request. It is made when its slot is known to exist and to be empty, so that it is
-    /// built in place: nothing may fail while it is elsewhere. Building it on the stack and moving
-    /// it costs more than the rest of starting it.
+    /// Adds a request. `make` runs after the slot is known to exist and to be empty, so that the
+    /// request is built in place: nothing may fail while it is elsewhere. Building it on the stack
+    /// and moving it costs more than the rest of starting it.
     #[inline(always)]
     pub(crate) fn insert(&mut self, make: impl FnOnce() -> RequestState) -> RequestId {
         let index = match self.free.pop() {
@@ -293,7 +294,7 @@ impl RequestSlab {
             None => self.grow(),
         };
         let slot = &mut self.slots[index as usize];
-        // It may be complete already.
+        // The request may be complete already.
         self.completions = self.completions.wrapping_add(1);
         slot.completion = self.completions;
         match &mut slot.request {
@@ -350,7 +351,7 @@ impl RequestSlab {
         Some(request)
     }
 
-    /// The memory of a receive that no message has matched, if that is attached and in one piece.
+    /// The memory of a receive that no message has matched, if it is attached and contiguous.
     #[inline(always)]
     pub(crate) fn posted_memory(&mut self, id: RequestId) -> Option<&mut [u8]> {
         let Receive { buffer, stage: ReceiveStage::Posted, .. } = self.receive_mut(id)? else {
@@ -359,8 +360,8 @@ impl RequestSlab {
         buffer.as_mut()?.whole()
     }
 
-    /// Frees the request of a posted receive whose memory has its message, or of one that is
-    /// complete. Neither holds anything, and to find that out costs as much as the rest.
+    /// Frees the request of a posted receive whose memory has its message, or a complete request.
+    /// Neither holds anything to drop, and checking that costs as much as the rest.
     #[inline(always)]
     pub(crate) fn release(&mut self, id: RequestId) {
         debug_assert!(self.get(id).is_some_and(RequestState::is_bare), "a request without boxes");
@@ -371,7 +372,7 @@ impl RequestSlab {
     }
 
     /// Stores a request's result, or frees the request if it is abandoned. Returns the request, so
-    /// that the caller can release what it held.
+    /// that the caller can release its resources.
     pub(crate) fn finish(
         &mut self,
         id: RequestId,
@@ -385,7 +386,7 @@ impl RequestSlab {
         }
     }
 
-    /// Completes a pending request, which is returned.
+    /// Completes a pending request and returns it.
     #[inline(always)]
     fn set_done(
         &mut self,
@@ -398,14 +399,14 @@ impl RequestSlab {
         slot.request.as_mut().map(|pending| mem::replace(pending, RequestState::Done(result)))
     }
 
-    /// Of several requests the one that has been complete for the longest: its place. A freed one
-    /// counts as complete.
+    /// The place of the request that has been complete for the longest. A freed request counts as
+    /// complete.
     pub(crate) fn first_done(&self, ids: &[RequestId]) -> Option<usize> {
         let done = ids.iter().enumerate().filter(|(_, id)| self.is_done(**id));
         let since = |id: &RequestId| {
             self.slots.get(id.index()).map(|slot| self.completions.wrapping_sub(slot.completion))
         };
-        // The first of those that are equal: of maxima the last is taken.
+        // Take the first of equal ones: `max_by_key` returns the last maximum.
         done.rev().max_by_key(|(_, id)| since(id)).map(|(at, _)| at)
     }
 
@@ -415,7 +416,7 @@ impl RequestSlab {
         matches!(self.get(id), None | Some(RequestState::Done(_)))
     }
 
-    /// Completes a posted receive whose memory has its message, or the front of it.
+    /// Completes a posted receive whose memory has its message, or the beginning of it.
     #[inline(always)]
     pub(crate) fn complete(&mut self, id: RequestId, result: Result<Received, MsgError>) {
         debug_assert!(self.get(id).is_none_or(RequestState::is_bare), "a request without boxes");
@@ -471,7 +472,7 @@ mod tests {
         assert_eq!(slab.take_done(new).unwrap().unwrap().tag, 2);
     }
 
-    /// Whatever the order of their places, and when the count has started anew.
+    /// For any order of the places, and also after the count has wrapped.
     #[test]
     fn the_first_that_was_complete_is_found() {
         let received = Received { source: 0, tag: 0, bytes: 0 };
@@ -497,7 +498,7 @@ mod tests {
                 assert_eq!(slab.first_done(&left).map(|found| left[found]), Some(ids[at]));
                 slab.remove(ids[at]);
             }
-            // One that is complete when it is made, between two that become so.
+            // One request that is complete when it is made, between two that complete later.
             let other = slab.insert(pending);
             slab.complete(other, Ok(received));
             let at_once = slab.insert(|| done(1));

@@ -16,7 +16,7 @@ pub struct Statistics {
     pub bytes_received: u64,
     /// Messages that are unmatched now.
     pub unexpected_messages: u64,
-    /// Bytes of them that are here now: in landing rings, in records, or evacuated.
+    /// Their bytes that are here now: in landing rings, in records, or evacuated.
     pub unexpected_bytes: u64,
     /// The most messages that were ever unmatched.
     pub unexpected_messages_high: u64,
@@ -26,7 +26,7 @@ pub struct Statistics {
     pub ready_unposted: u64,
     /// Posts that found no room or credit.
     pub held_up: u64,
-    /// Those of them that a full ring refused, which were sent again.
+    /// Those posts that a full ring refused, and that were sent again.
     pub refused: u64,
     /// Times that a source's unmatched messages were evacuated so that it could continue.
     pub evacuations: u64,
@@ -36,7 +36,7 @@ pub struct Statistics {
     pub rendezvous_sent: u64,
     /// Messages copied directly from the sender's memory.
     pub direct_reads: u64,
-    /// Messages copied by both ends: by the sender's copies, and this rank's.
+    /// Messages copied by both ends, counted at the receiver.
     pub joint_copies: u64,
     /// Bytes that this rank, as the sender, has copied into its receivers' memory.
     pub joint_bytes: u64,
@@ -80,7 +80,7 @@ impl Statistics {
         self.unexpected_bytes_high = self.unexpected_bytes_high.max(self.unexpected_bytes);
     }
 
-    /// Counts a message that is not unmatched any more.
+    /// Counts a message that is no longer unmatched.
     pub(crate) fn unexpected_less(&mut self, bytes: u64) {
         self.unexpected_messages -= 1;
         self.unexpected_bytes -= bytes;

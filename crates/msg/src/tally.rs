@@ -1,5 +1,5 @@
-//! Which ways the long messages of a rank, or of all ranks of a job, have taken, how often and why:
-//! what `hikyaku run --stats` prints.
+//! Counts of the ways that the long messages of a rank, or of all ranks of a job, took, with the
+//! reasons: `hikyaku run --stats` prints them.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use hikyaku_nic::time::Time;
 
 use crate::ways::{CLASSES, FIRST_CLASS, Way, class_of};
 
-/// Why a message went as it did.
+/// Why a message took its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WayReason {
-    /// It is the fastest way, as far as is known.
+    /// It is the fastest way, as far as measured.
     Fastest,
-    /// To learn what another way takes.
+    /// To measure another way.
     Tried,
-    /// `--long-messages` says so, or virtual time.
+    /// `--long-messages` requires it, or time is virtual.
     Asked,
-    /// It was put: its receiver has come late to those before it.
+    /// It was put: its receiver was late to read those before it.
     Late,
-    /// It was read before this rank had a receive for it, so that its sender could go on.
+    /// It was read before this rank had a receive for it, so that its sender could continue.
     Early,
-    /// There is no other: the receiver cannot reach the sender's memory.
+    /// No other way exists: the receiver cannot reach the sender's memory.
     Only,
 }
 
@@ -36,7 +36,7 @@ pub struct WayTally {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ClassTally {
     messages: [[u64; REASONS]; WAYS],
-    /// Messages whose time is known, and nanoseconds of them all.
+    /// The number of timed messages, and the sum of their nanoseconds.
     timed: [u64; WAYS],
     nanoseconds: [u64; WAYS],
 }
@@ -45,7 +45,7 @@ struct ClassTally {
 const CLASS_WORDS: usize = WAYS * (REASONS + 2);
 
 impl WayTally {
-    /// Words that hold one.
+    /// The number of words of a tally.
     pub const WORDS: usize = CLASSES * CLASS_WORDS;
 
     /// Counts a message.
@@ -53,14 +53,14 @@ impl WayTally {
         self.classes[class_of(length)].messages[way as usize][reason as usize] += 1;
     }
 
-    /// Counts what a message has taken.
+    /// Counts the time of a message.
     pub(crate) fn took(&mut self, length: u64, way: Way, time: Time) {
         let class = &mut self.classes[class_of(length)];
         class.timed[way as usize] += 1;
         class.nanoseconds[way as usize] += time.nanoseconds();
     }
 
-    /// All counts, in an order that [`WayTally::of_words`] knows. They may be added to those of
+    /// All counts, in the order that [`WayTally::of_words`] reads. They may be added to those of
     /// another rank.
     pub fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.classes.iter().flat_map(|class| {
@@ -87,7 +87,7 @@ impl WayTally {
     }
 }
 
-/// A line for each class of lengths that has messages, or one that says that there were none.
+/// A line for each class of lengths that has messages, or one line if there were none.
 impl fmt::Display for WayTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let used = |class: &ClassTally| class.messages.iter().flatten().any(|count| *count > 0);

@@ -33,22 +33,22 @@ pub(crate) struct Rules {
     pub(crate) refuse_reads: bool,
     /// The next `late` times this rank copies nothing of a message that both ends may copy.
     pub(crate) late: u32,
-    /// The next `inside` times a sender is still in memory that is taken back.
+    /// The next `inside` times a sender is still using memory that is taken back.
     pub(crate) inside: u32,
     /// The next `blind` polls yield nothing.
     pub(crate) blind: u32,
     /// Others need this rank's processor.
     pub(crate) crowded: bool,
-    /// Looks for whole messages so far, and waits for an event.
+    /// Polls for whole messages so far, and waits for an event.
     pub(crate) looks: u32,
     pub(crate) parks: u32,
     /// The last wait that was announced.
     pub(crate) announced: Option<Wait>,
-    /// Memory can be lent to the fabric, by which nobody fetches it.
+    /// Memory can be lent to the fabric, though no rank fetches it there.
     pub(crate) lends: bool,
-    /// The fabric chooses the keys of what is lent.
+    /// The fabric chooses the keys of lent memory.
     pub(crate) keys_are_chosen: bool,
-    /// What is lent, by name: from which address on, and the bytes.
+    /// The lent memory, by name: its first address, and the bytes.
     pub(crate) lent: BTreeMap<u64, (usize, Vec<u8>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an engine has sent to whom, for a trace ([`hikyaku_nic::plan`]).
+//! The messages that an engine has sent, by receiver, for a trace ([`hikyaku_nic::plan`]).
 
 use hikyaku_nic::fabric::{Command, INLINE_BYTES, Rank};
 use hikyaku_nic::plan::{SentRows, TrafficKind};
@@ -12,7 +12,7 @@ pub(crate) struct TrafficCounts {
     sent: SentRows,
     /// Payload bytes of a packet.
     packet_bytes: usize,
-    /// Whose messages a context has.
+    /// The kind of traffic in a context.
     kind: fn(u32) -> TrafficKind,
 }
 
@@ -37,8 +37,9 @@ impl TrafficCounts {
         self.sent.to(destination, (self.kind)(context_of(bits))).held_up += 1;
     }
 
-    /// Counts the packets of a post of which so many bytes were taken. A short message needs no
-    /// ring: it lies in its status record.
+    /// Counts the packets of a post of which `taken` bytes were accepted. A short message uses no
+    /// ring:
+    /// it is in its status record.
     pub(crate) fn landed(&mut self, command: &Command<'_>, bits: u64, taken: usize) {
         if command.total <= INLINE_BYTES as u64 {
             return;

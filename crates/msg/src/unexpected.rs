@@ -24,7 +24,7 @@ pub(crate) struct UnexpectedEntry {
     pub(crate) total: u64,
     pub(crate) body: EntryBody,
     order: u64,
-    /// Whether all of it is in ordinary memory, which is limited.
+    /// Whether all of it is in ordinary memory, whose use is limited.
     is_evacuated: bool,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct UnexpectedEntry {
 #[derive(Debug)]
 pub(crate) enum EntryBody {
     /// The first `arrived` bytes. Only the last entry of a source may be incomplete.
-    /// `kind`: that of one that was put.
+    /// `kind`: the kind of a message that was put.
     Eager { arrived: u64, parts: MessageParts, kind: Option<MessageKind> },
     /// An announcement; the sender holds the bytes.
     Announced(ReadyToSend),
 }
 
 impl UnexpectedEntry {
-    /// Whether all that arrives without a request is here.
+    /// Whether everything that arrives without a request is here.
     pub(crate) fn is_complete(&self) -> bool {
         match self.body {
             EntryBody::Eager { arrived, .. } => arrived == self.total,
@@ -47,12 +47,12 @@ impl UnexpectedEntry {
         }
     }
 
-    /// Whether the whole message itself is here.
+    /// Whether all bytes of the message are here.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.body, EntryBody::Eager { arrived, .. } if arrived == self.total)
     }
 
-    /// Bytes of it that are here.
+    /// Its bytes that are here.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.body {
             EntryBody::Eager { parts, .. } => parts.bytes(),
@@ -73,7 +73,7 @@ pub(crate) struct UnexpectedMessages {
     by_source: ByRank<SourceQueue>,
     count: usize,
     next: u64,
-    /// Messages that have come whole since the start, or whose announcements have.
+    /// Messages that have arrived whole since the start, and announcements.
     come: u64,
     /// Evacuated messages that are still here.
     evacuated: Unmatched,
@@ -129,13 +129,13 @@ impl UnexpectedMessages {
         self.count == 0
     }
 
-    /// How many messages have come since the start and had nobody who asked for them.
+    /// How many messages have arrived since the start without a matching receive.
     #[inline]
     pub(crate) fn come(&self) -> u64 {
         self.come
     }
 
-    /// The sources of messages that are wanted.
+    /// The sources that have wanted messages.
     pub(crate) fn sources_of(&self, wanted: impl Fn(&UnexpectedEntry) -> bool) -> Vec<Rank> {
         let has_some = |queue: &SourceQueue| queue.line.iter().any(&wanted);
         let of_source = self.by_source.iter().filter(|(_, queue)| has_some(queue));
@@ -210,8 +210,7 @@ impl UnexpectedMessages {
         taken
     }
 
-    /// Moves what a source's messages have in one ring to ordinary memory. Returns the number of
-    /// bytes.
+    /// Moves a source's bytes in one ring to ordinary memory. Returns their number.
     pub(crate) fn evacuate_from<P: Port>(
         &mut self,
         source: Rank,
@@ -229,7 +228,7 @@ impl UnexpectedMessages {
     }
 
     /// Moves the ring bytes of one source's messages to ordinary memory. Returns their number.
-    /// Skips messages that are there already.
+    /// Skips messages that were moved before.
     pub(crate) fn evacuate<P: Port>(&mut self, source: Rank, port: &mut P) -> u64 {
         let Some(queue) = self.by_source.get_mut(source as usize) else { return 0 };
         let before = queue.evacuated_to;
@@ -255,8 +254,10 @@ impl UnexpectedMessages {
         moved
     }
 
-    /// Has `read` fill memory with an announced message of this source that may be read early, of
-    /// up to `longest` bytes. `None`: there is none. One that cannot be read stays announced, and
+    /// Lets `read` fill memory with an announced message of this source that may be read early, of
+    /// up
+    /// to `longest` bytes. `None`: there is none. A message that cannot be read stays announced,
+    /// and
     /// is not found again.
     pub(crate) fn bring_early(
         &mut self,
@@ -316,7 +317,7 @@ pub(crate) enum Grown {
     Partial,
     /// Its message is whole now.
     Complete,
-    /// It is no message's next part.
+    /// It is not the next part of a message.
     Refused(MessagePart),
 }
 

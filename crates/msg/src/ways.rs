@@ -1,17 +1,18 @@
 //! The ways to carry a long message whose bytes the receiver can reach, and the choice among them.
 //!
-//! Which way is fastest depends on the distance of the two processors, on what else runs there, on
-//! who else uses the memory, and on whether the sender waits. No table has the answer, and it
-//! changes while a job runs. So the receiver, which chooses, measures: for each source and class of
-//! lengths it keeps what each way took, takes the fastest, and tries the others now and then, for
-//! at most a hundredth of the time that the messages of the class take.
+//! Which way is fastest depends on the distance of the two processors, on other work that runs
+//! there, on other users of the memory, and on whether the sender waits. No table has the answer,
+//! and it changes while a job runs. So the receiver, which chooses, measures: for each source and
+//! class of lengths it keeps the time of each way, uses the fastest, and tries the others now and
+//! then, for at most a hundredth of the time that the messages of the class take.
 //!
-//! One way has no announcement, so the receiver has to ask for it before: [`Way::Put`], of the next
-//! messages of a class, [`PUTS`] or those of a try. Then one is announced again, by which the
-//! receiver may choose anew. Announcement, answer and choice cost a flip of lines each. 64 KiB one
-//! way by the ring took 2.2 us between near cores of an EPYC, put 1.8 (far: 4.9 and 4.1); exchanges
-//! of 2 x 64 KiB 6.5 and 5.6. That the receiver asks, and not the sender measures, has a reason:
-//! the sender of a put is done when it has stored, and knows nothing of what the loads cost.
+//! One way has no announcement, so the receiver has to ask for it in advance: [`Way::Put`], for the
+//! next messages of a class, [`PUTS`] of them or those of a try. Then one message is announced
+//! again, so that the receiver may choose anew. Announcement, answer and choice each move a cache
+//! line between the cores. 64 KiB one way by the ring took 2.2 us between near cores of an EPYC,
+//! put 1.8 (far: 4.9 and 4.1); exchanges of 2 x 64 KiB 6.5 and 5.6. The receiver asks, rather than
+//! that the sender measures, because the sender of a put is done when it has stored, and does not
+//! see the cost of the loads.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,8 +26,8 @@ use crate::tally::WayReason;
 /// How a long message is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// Through the landing ring: the sender stores it, the receiver copies it out. Two copies, at
-    /// the same time.
+    /// Through the landing ring: the sender stores it, the receiver copies it out. The two copies
+    /// overlap.
     Ring,
     /// The receiver copies it out of the sender's memory.
     Read,
@@ -41,11 +42,12 @@ impl Way {
     /// All ways.
     pub const ALL: [Way; 4] = [Way::Ring, Way::Read, Way::Both, Way::Put];
 
-    /// The order in which they are tried first. The rings last: they are the slowest where ranks
-    /// share memory or processors.
+    /// The order in which they are first tried. The rings are last among announced ways: they are
+    /// the
+    /// slowest where ranks share memory or processors.
     const TRIED: [Way; 4] = [Way::Both, Way::Read, Way::Ring, Way::Put];
 
-    /// How messages go by it.
+    /// The way in words, for reports.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Way::Ring => "through rings",
@@ -56,7 +58,7 @@ impl Way {
     }
 }
 
-/// How to carry long messages: as measured to be fastest, or in one way wherever that is possible.
+/// How to carry long messages: in the way measured to be fastest, or in one way where possible.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LongMessages {
     /// The fastest way.
@@ -66,7 +68,7 @@ pub enum LongMessages {
     By(Way),
 }
 
-/// A text that is no [`LongMessages`].
+/// A text that is not a [`LongMessages`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{given}` is no way of long messages: give auto, ring, read, both or put")]
 pub struct NotAWay {
@@ -74,7 +76,7 @@ pub struct NotAWay {
 }
 
 impl LongMessages {
-    /// The variable of the environment that chooses it.
+    /// The environment variable that chooses it.
     pub const VARIABLE: &'static str = "HIKYAKU_LONG_MESSAGES";
 
     const NAMES: [(&'static str, LongMessages); 5] = [
@@ -102,70 +104,70 @@ impl fmt::Display for LongMessages {
     }
 }
 
-/// Messages of at least this length, bytes, are of the first class; each further class is of twice
-/// the length.
+/// Messages of at least this length, bytes, are of the first class; each further class starts at
+/// twice the length.
 pub(crate) const FIRST_CLASS: u64 = 4 << 10;
 
-/// Classes of lengths. The last is of all longer messages.
+/// Classes of lengths. The last one contains all longer messages.
 pub(crate) const CLASSES: usize = 16;
 
-/// Messages whose times are added up. Two that travel together, as those of an exchange with two
-/// neighbours, share their time: alone, one of them says nothing.
+/// Messages whose times are added up. Two messages that travel together, as in an exchange with two
+/// neighbours, share their time: one of them alone is no measure.
 const BLOCK: u32 = 2;
 
-/// Blocks in a row by which a way is tried. The first one finds caches and pages in the state that
-/// another way has left, and does not count: a single message by the ring, tried among copies by
-/// both ends, took 85 us where a row of them takes 30 (256 KiB, far cores of an EPYC). In an
-/// exchange the other end begins one later, and its buffers, of which two take turns, are clean
-/// after two more.
+/// Consecutive blocks in which a way is tried. The first one finds caches and pages in the state
+/// that another way has left, and does not count: a single message by the ring, tried among copies
+/// by both ends, took 85 us where a row of them takes 30 (256 KiB, far cores of an EPYC). In an
+/// exchange the other end begins one later, and its buffers, of which two are used in turn, are
+/// clean after two more.
 const TRIES: u32 = 5;
 
-/// What part of the time of a class may be lost by trying other ways: one in this many.
+/// The share of a class's time that tries of other ways may cost: one in this many.
 const TRIES_SHARE: u64 = 100;
 
-/// After a message of the other end, so many messages to it say what is taken of its own.
+/// After a message from the other end, this many messages to it carry the way that this rank uses.
 const TOLD: u8 = 4;
 
-/// So many messages are put into the ring before one is announced again, so that the receiver can
-/// choose: an announcement more costs a quarter of 64 KiB.
+/// How many messages are put into the ring before one is announced again, so that the receiver can
+/// choose: one more announcement costs a quarter of 64 KiB.
 const PUTS: u8 = 64;
 
-/// Of those the last ones are timed, after one that says when the next began: two readings of the
-/// clock, and what is made of them, take a twentieth of 64 KiB between near cores.
+/// How many of those are timed, the last ones, after one that marks the start of the next: two
+/// clock readings, and their evaluation, take a twentieth of 64 KiB between near cores.
 const TIMED: u8 = 8;
 
-/// The fastest way costs at most this many eighths more than what was known: one interruption says
+/// In eighths of the known cost, the most that one block of the fastest way may count: a single
+/// interruption says little.
 /// little.
 const RISE: u64 = 10;
 
-/// Another way is taken when it costs at most this many sixteenths of the one in use. Ways that
-/// differ by less are as good as each other, and to go to and fro between them is worse than
-/// either.
+/// Another way replaces the one in use if it costs at most this many sixteenths of it. Ways that
+/// differ by less are equally good, and switching between them is worse than either.
 const BETTER: u64 = 15;
 
-/// Blocks in a row by the fastest way that take a quarter more or less than before: then what is
-/// known of the others is old.
+/// Consecutive blocks of the fastest way that take a quarter more or less than before: after these
+/// the measurements of the other ways are outdated.
 const NEWS: u32 = 4;
 
-/// What of a message decides which way is the fastest, besides the two ranks.
+/// The properties of a message that decide which way is fastest, besides the two ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageKind {
     /// Bytes that are carried.
     pub(crate) length: u64,
-    /// Whether the sender has them in memory that ranks share, where a copy needs no kernel.
+    /// Whether it is in memory that the ranks share, where a copy needs no kernel.
     pub(crate) is_shared: bool,
     /// Whether the whole message may be put into the ring without an announcement.
     pub(crate) is_eager: bool,
 }
 
 impl MessageKind {
-    /// The kind of a message of which the receiver takes `length` bytes at this address.
+    /// The kind of a message at this address, of which the receiver takes `length` bytes.
     pub(crate) fn new(length: u64, address: Option<(Space, u64)>, is_eager: bool) -> MessageKind {
         MessageKind { length, is_shared: matches!(address, Some((Space::Region, _))), is_eager }
     }
 
-    /// Messages that may be put and those that may not are of different classes, also where they
-    /// are about as long.
+    /// Messages that may be put and messages that may not are in different classes, even if their
+    /// lengths are similar.
     fn class(self) -> usize {
         (class_of(self.length) + usize::from(!self.is_eager)).min(CLASSES - 1)
     }
@@ -176,33 +178,33 @@ impl MessageKind {
     }
 }
 
-/// What the ways have taken, from one source.
+/// The measured times of the ways, for one source.
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// Of messages from memory of one process, and from memory that ranks share.
+    /// For messages from memory of one process, and from memory that ranks share.
     classes: [[LengthClass; CLASSES]; 2],
-    /// When the last message had come.
+    /// When the last message had arrived.
     last: Time,
 }
 
-/// How a rank receives, as it tells the other end of its messages: a try, or what it takes.
+/// The way that a rank tries or uses to receive, as it reports it to the other end.
 ///
-/// In an exchange each end receives, and a way that needs the sender's help takes long while that
-/// one copies by itself. With both ends reading, an exchange of 2 x 64 KiB of fresh data took 73
-/// us, with both on the ring 22, and a try of the ring by one of them looked slower than either
-/// (far cores of an EPYC). So whoever tries a way says so in what it announces, and the other end
-/// tries that way with it.
+/// In an exchange each end receives, and a way that needs the sender's help takes long while the
+/// sender copies for itself. With both ends reading, an exchange of 2 x 64 KiB of fresh data took
+/// 73 us, with both on the ring 22, and a try of the ring by one of them looked slower than either
+/// (far cores of an EPYC). So a rank that tries a way says so in its announcements, and the other
+/// end tries that way with it.
 ///
-/// Nor may they take different ways: one that reads while it serves the other's ring is slower than
-/// either, takes that for what reading costs, and goes back (2 x 64 KiB, untouched, far: reading
-/// 13.2 us, the ring 15.8, one of each 18.6). So the end of the lower number says what it takes,
-/// and the other one takes that.
+/// Nor may the ends use different ways: an end that reads while it serves the other's ring is
+/// slower than either, takes that for the cost of reading, and goes back (2 x 64 KiB, untouched,
+/// far: reading 13.2 us, the ring 15.8, one of each 18.6). So the end with the lower number reports
+/// its way, and the other one uses the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trial {
     /// The way.
     pub(crate) way: Way,
-    /// Which of the rank's tries in this class it is; [`Trial::NONE`]: no try, but what it takes.
-    /// Each try is followed once: it may never end, if the rank receives no more.
+    /// The number of the try among the rank's tries in this class; [`Trial::NONE`]: not a try, but
+    /// the way in use. Each try is followed once: it may never end, if the rank receives no more.
     pub(crate) number: u8,
 }
 
@@ -210,47 +212,47 @@ impl Trial {
     const NONE: u8 = 0;
 }
 
-/// What is known of messages of about one length.
+/// The measurements of messages of similar length.
 #[derive(Debug, Clone, Copy, Default)]
 struct LengthClass {
     took: [Took; 4],
-    /// The way that is taken when none is tried.
+    /// The way in use while no other is tried.
     taken: Option<Way>,
     attempt: Option<Attempt>,
-    /// How many tries this rank has begun, and the last one of the other end that was followed.
+    /// How many tries this rank has begun, and the last try of the other end that it followed.
     trials: u8,
     followed: u8,
-    /// To how many messages the other end is still told what is taken: it sends some, too.
+    /// How many more messages to the other end carry the way in use: the other end sends some, too.
     to_tell: u8,
-    /// How many messages to the other end are still put into its ring, as it has asked.
+    /// How many more messages to the other end are put into its ring, as it has asked.
     to_put: u8,
-    /// How many of those that this end has asked for have not come.
+    /// How many of the messages that this end has asked for have not arrived.
     to_come: u8,
-    /// The messages that were added up since the last whole block.
+    /// The messages added up since the last whole block.
     block: WayBlock,
-    /// Nanoseconds of all messages, and those that tries have lost.
+    /// Nanoseconds of all messages, and the part of them lost by tries.
     all: u64,
     tries: u64,
-    /// What the fastest way took when the others were last tried because of news, and how many
-    /// blocks in a row have taken something else.
+    /// The cost of the fastest way when the others were last tried because of a change, and how
+    /// many consecutive blocks have differed from it.
     usual: u64,
     unusual: u32,
-    /// How many times in a row news have not led to another way, and whether the last did.
+    /// How many consecutive changes have not led to another way, and whether the last one did.
     in_vain: u32,
     has_changed: bool,
 }
 
-/// A try that goes on.
+/// A try in progress.
 #[derive(Debug, Clone, Copy)]
 struct Attempt {
     way: Way,
-    /// Whole blocks by it.
+    /// Complete blocks carried by this way.
     blocks: u32,
-    /// Of the blocks that count: what all cost, the least and the most that one did.
+    /// Of the blocks that count: their total cost, and the least and the greatest cost of one.
     all: u64,
     least: u64,
     most: u64,
-    /// Whether this rank has begun it, and the other end follows.
+    /// Whether this rank has begun it, so that the other end follows.
     is_own: bool,
 }
 
@@ -259,9 +261,11 @@ impl Attempt {
         Attempt { way, blocks: 0, all: 0, least: u64::MAX, most: 0, is_own }
     }
 
-    /// What a block costs, by those until now and one that has cost this: the mean without the
-    /// least and the most. So neither an interruption counts, nor a block whose time has gone to
-    /// the one before it, as that of every second one of a stream does.
+    /// Adds a block's cost, and returns the mean cost of a block without the least and the
+    /// greatest.
+    /// So an interruption does not count, nor a block whose time was attributed to the one before
+    /// it,
+    /// as happens to every second block of a stream.
     fn count(&mut self, cost: u64) -> u64 {
         self.all = self.all.saturating_add(cost);
         (self.least, self.most) = (self.least.min(cost), self.most.max(cost));
@@ -273,17 +277,17 @@ impl Attempt {
     }
 }
 
-/// What one way took.
+/// The measured cost of one way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
     /// Nanoseconds for 8 KiB, as far as known.
     estimate: u64,
     is_known: bool,
-    /// `LengthClass::all` when it was last taken.
+    /// `LengthClass::all` at the last use.
     at: u64,
 }
 
-/// Consecutive messages that one way has carried, and what they took.
+/// Consecutive messages that one way has carried, and their time.
 #[derive(Debug, Clone, Copy, Default)]
 struct WayBlock {
     way: Option<Way>,
@@ -293,9 +297,9 @@ struct WayBlock {
 }
 
 impl Ways {
-    /// The way for the next message of this kind, and why. `other`: what the sender tries or takes,
-    /// with messages that it receives from here. `yields`: this rank ends a try of its own for its
-    /// try, and takes what it takes.
+    /// The way for the next message of this kind, and the reason. `other`: the way that the sender
+    /// tries or uses for messages from here. `yields`: this rank gives up its own try for the
+    /// sender's, and uses the sender's way.
     pub(crate) fn choose(
         &mut self,
         kind: MessageKind,
@@ -327,7 +331,7 @@ impl Ways {
         match class.attempt {
             Some(Attempt { way, .. }) => {
                 if way != Way::Put {
-                    // The other end is told of a try by what is announced.
+                    // Announcements tell the other end of a try.
                     class.to_put = 0;
                 }
                 (way, WayReason::Tried)
@@ -336,7 +340,7 @@ impl Ways {
         }
     }
 
-    /// The try to tell the other end of, with a message of this kind to it, or what is taken.
+    /// The try, or the way in use, to report with a message of this kind to the other end.
     pub(crate) fn trial(&mut self, kind: MessageKind) -> Option<Trial> {
         let class = self.class(kind);
         if let Some(Attempt { way, is_own, .. }) = class.attempt {
@@ -346,8 +350,9 @@ impl Ways {
         class.taken.map(|way| Trial { way, number: Trial::NONE })
     }
 
-    /// How many messages after this one are to be put: in a try so many that the next one is
-    /// announced when another way may be chosen.
+    /// How many messages after this one are to be put: in a try as many as are left until another
+    /// way
+    /// may be chosen, so that the next one is announced.
     pub(crate) fn puts(&mut self, kind: MessageKind) -> u8 {
         let class = self.class(kind);
         let attempt = class.attempt.filter(|attempt| attempt.way == Way::Put);
@@ -358,8 +363,9 @@ impl Ways {
         class.to_come
     }
 
-    /// The other end asks for its next messages of a kind, by its [`MessageKind::word`], to be put.
-    /// `false`: there is no such kind.
+    /// The other end asks for its next messages of a kind ([`MessageKind::word`]) to be put.
+    /// `false`:
+    /// there is no such kind.
     pub(crate) fn put_next(&mut self, kind: u64, messages: u8) -> bool {
         let classes = usize::try_from(kind >> 8).ok().and_then(|at| self.classes.get_mut(at));
         let class = classes.and_then(|classes| classes.get_mut((kind & 0xff) as usize));
@@ -374,7 +380,7 @@ impl Ways {
         left.is_some()
     }
 
-    /// A message of this kind that was put has come. Returns why, and whether it is to be timed.
+    /// A message of this kind that was put has arrived. Returns the reason, and whether to time it.
     pub(crate) fn begin_put(&mut self, kind: MessageKind) -> (WayReason, bool) {
         let class = self.class(kind);
         class.to_come = class.to_come.saturating_sub(1);
@@ -386,22 +392,24 @@ impl Ways {
         }
     }
 
-    /// Notes a message, carried from `began` to `now`.
+    /// Records a message that was carried from `began` to `now`.
     ///
-    /// What a way costs is not over when the message is there: the program finds its data in the
-    /// caches of one core or the other, and the sender its buffer. So what counts is the time since
-    /// the message before, up to four times that of the message. Between far cores 256 KiB were
-    /// there soonest by both ends, and a program that used them took 95 us a message, by the ring
-    /// 35 (EPYC). And messages that travel together do not count their time twice.
+    /// The cost of a way does not end with the arrival: the program finds its data in the caches of
+    /// one core or the other, and the sender its buffer. So the time since the message before
+    /// counts,
+    /// up to four times that of the message. Between far cores 256 KiB arrived soonest by both
+    /// ends,
+    /// and a program that used them took 95 us a message, by the ring 35 (EPYC). This also keeps
+    /// messages that travel together from counting their time twice.
     pub(crate) fn note(&mut self, kind: MessageKind, way: Way, began: Time, now: Time) {
         let length = kind.length;
-        // The copy of what was put is one half: its sender has stored it before.
+        // The copy of a put message is one half: its sender has stored it before.
         let most = if way == Way::Put { 8 } else { 4 };
         let most = (now - began).nanoseconds().max(1).saturating_mul(most);
         let nanoseconds = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
         let class = self.class(kind);
-        // Of the puts one in eight is timed, and stands for the others.
+        // One in eight puts is timed, and stands for the others.
         let others = match class.attempt {
             None if way == Way::Put => u64::from(PUTS / TIMED),
             _ => 1,
@@ -410,9 +418,9 @@ impl Ways {
         class.took[way as usize].at = class.all;
         match class.attempt {
             Some(attempt) if attempt.way == way => class.count_try(nanoseconds, length),
-            // It was chosen before the trial began.
+            // This message was chosen before the trial began.
             Some(_) => return,
-            // It was put because its receiver is late, or follows others that were not timed.
+            // It was put because its receiver is late, or it follows others that were not timed.
             None if way == Way::Put
                 && (class.taken != Some(Way::Put) || class.to_come == TIMED) =>
             {
@@ -425,7 +433,7 @@ impl Ways {
         }
     }
 
-    /// When the last message had come.
+    /// When the last message had arrived.
     pub(crate) fn last(&self) -> Time {
         self.last
     }
@@ -454,8 +462,9 @@ impl WayBlock {
 }
 
 impl LengthClass {
-    /// The way to be tried now: one that is not known, or, if there is time for it, the one that
-    /// was not taken for longest.
+    /// The way to try now: one that was never measured, or, if its share of time allows, the one
+    /// that
+    /// was not used for longest.
     fn next_trial(&self, is_eager: bool) -> Option<Way> {
         let mut all = Way::TRIED.into_iter().filter(|way| is_eager || *way != Way::Put);
         let unknown = all.clone().find(|way| !self.took[*way as usize].is_known);
@@ -466,7 +475,7 @@ impl LengthClass {
         all.by_ref().filter(|way| *way != fastest).min_by_key(|way| self.took[*way as usize].at)
     }
 
-    /// The way to take: that of the other end, or the one in use, unless another is better.
+    /// The way to use: that of the other end, or the one in use, unless another is better.
     fn take(&mut self, others: Option<Way>) -> Way {
         let (cost, fastest) = (|way: Way| self.took[way as usize].estimate, self.fastest());
         let is_better = |taken: &Way| cost(fastest) <= cost(*taken).saturating_mul(BETTER) / 16;
@@ -476,8 +485,8 @@ impl LengthClass {
         taken
     }
 
-    /// Accounts for a message of a try: for what it has taken more than the fastest way would have.
-    /// Something is lost in any case, or equal ways would be tried for ever.
+    /// Accounts for a message of a try: for the time beyond that of the fastest way. Something is
+    /// always charged, or equal ways would be tried for ever.
     fn count_try(&mut self, nanoseconds: u64, length: u64) {
         let fastest = self.took[self.fastest() as usize].estimate;
         let expected = fastest.saturating_mul(length) >> 13;
@@ -485,11 +494,11 @@ impl LengthClass {
         self.tries = self.tries.saturating_add(lost);
     }
 
-    /// Takes in what a block of messages has taken.
+    /// Records the cost of a block of messages.
     fn learn(&mut self, way: Way, cost: u64) {
         let took = &mut self.took[way as usize];
         let Some(attempt) = &mut self.attempt else {
-            // A quarter of what is new, so that a block alone changes little.
+            // A new cost counts for a quarter, so that one block alone changes little.
             let most = (took.estimate.saturating_mul(RISE) / 8).max(took.estimate + 4);
             let sum = took.estimate.saturating_mul(3).saturating_add(cost.min(most));
             took.estimate = (sum / 4).max(1);
@@ -505,14 +514,16 @@ impl LengthClass {
         }
     }
 
-    /// Has the ways tried again if what the fastest takes has changed: another phase of the
-    /// program, or another machine. Not if tries have lost a tenth of the time already, and less
-    /// each time that they have changed nothing: what a way takes may just go up and down. (Then
+    /// Starts new tries of all ways if the cost of the fastest has changed: another phase of the
+    /// program, or another load on the machine. Not if tries have cost a tenth of the time already,
+    /// and less often each time that they change nothing: the cost of a way may just fluctuate.
+    /// (Then
     /// a fifth of the messages of a halo of 2 x 16 KiB were tries; EPYC, beside other work.)
     ///
     /// The first tries see a program whose pages and caches are cold: reading 1 MiB in both
-    /// directions took 117 us where it takes 72 later, and the ring's 104 were taken (far cores of
-    /// an EPYC). So the second ones come early, when the first have taken half of the time.
+    /// directions took 117 us where it takes 72 later, and the ring, at 104, was chosen (far cores
+    /// of
+    /// an EPYC). So the second tries come early, when the first have taken half of the time.
     fn look_for_news(&mut self, cost: u64) {
         let (less, more) = (self.usual - self.usual / 4, self.usual.saturating_add(self.usual / 4));
         self.unusual =
@@ -526,7 +537,7 @@ impl LengthClass {
     }
 
     fn fastest(&self) -> Way {
-        // What cannot be put is never measured.
+        // A class that cannot be put is never measured.
         let cost = |way: &Way| match self.took[*way as usize].estimate {
             0 if *way == Way::Put => u64::MAX,
             estimate => estimate,
@@ -563,8 +574,9 @@ mod tests {
         ways.classes[0][KIND.class()].fastest()
     }
 
-    /// Carries `messages` on a machine where the ways take so many microseconds. Returns how often
-    /// each was chosen, and the share of the time that was lost by others than the fastest.
+    /// Carries `messages` on a machine where the ways take `took` microseconds. Returns how often
+    /// each
+    /// was chosen, and the share of time lost by ways other than the fastest.
     fn carry(ways: &mut Ways, messages: u32, took: [u64; 3]) -> ([u32; 3], f64) {
         let (mut chosen, mut lost, mut all) = ([0; 3], 0, 0);
         for _ in 0..messages {
@@ -597,7 +609,8 @@ mod tests {
     fn a_machine_that_changes_is_followed() {
         let mut ways = Ways::default();
         carry(&mut ways, 1000, [50, 100, 100]);
-        // The way in use becomes slow: at once. Another becomes faster: as soon as it is tried.
+        // The way in use becomes slow: it changes at once. Another becomes faster: when it is
+        // tried.
         carry(&mut ways, 60, [200, 100, 150]);
         assert_eq!(next(&mut ways), Way::Read);
         carry(&mut ways, 10_000, [200, 100, 25]);
@@ -610,7 +623,8 @@ mod tests {
         let mut ways = Ways::default();
         for _ in 0..5 {
             carry(&mut ways, 1000, [50, 100, 100]);
-            // Now both would take 25, if they were tried; the ring takes less than before, too.
+            // Now a joint copy would take 25, if it were tried; the ring takes less than before,
+            // too.
             let (chosen, _) = carry(&mut ways, 100, [33, 100, 25]);
             assert!(chosen[Way::Both as usize] >= 50, "{chosen:?}");
         }
@@ -627,7 +641,7 @@ mod tests {
         unsteady(&mut ways, 200);
         let tried = unsteady(&mut ways, 1000);
         assert!((100..2000).contains(&tried), "of 40,000: {tried}");
-        // As soon as another way is taken, news count as before.
+        // As soon as another way is used, changes count as before.
         carry(&mut ways, 10_000, [100, 25, 100]);
         assert_eq!(ways.classes[0][KIND.class()].in_vain, 0);
     }
@@ -661,7 +675,7 @@ mod tests {
                 changes += u32::from(before.is_some_and(|before| before != way));
                 before = Some(way);
             }
-            // Either takes 100 us, give or take 2.
+            // Either takes 100 us, within 2.
             let (began, span) = (ways.last, 98 + message * 7919 % 5);
             ways.note(KIND, way, began, began + micros(span));
         }
@@ -670,7 +684,7 @@ mod tests {
 
     #[test]
     fn what_a_way_leaves_behind_counts() {
-        // Both ends have the message there soonest, and then the program waits for its data.
+        // A joint copy delivers the message soonest, and then the program waits for its data.
         let (mut ways, carried, after) = (Ways::default(), [50, 60, 40], [10, 10, 60]);
         let mut now = Time::ZERO;
         for _ in 0..50 {
@@ -684,7 +698,7 @@ mod tests {
 
     #[test]
     fn messages_that_travel_together_share_their_time() {
-        // Two at a time: the ring's take 60 us each, and 60 in all.
+        // Two at a time: by the ring they take 60 us each, and 60 in all.
         let mut ways = Ways::default();
         for _ in 0..50 {
             let (way, began) = (next(&mut ways), ways.last);
@@ -696,11 +710,11 @@ mod tests {
         assert_eq!(next(&mut ways), Way::Ring);
     }
 
-    /// Two ranks exchange two messages each, which take so long when they choose these ways.
+    /// Two ranks exchange two messages each; `took` is the time for the ways that they choose.
     fn exchange(ends: &mut [Ways; 2], times: u32, took: impl Fn(Way, Way) -> u64) {
         for _ in 0..times {
             let told = [0, 1].map(|end: usize| ends[1 - end].trial(KIND));
-            // Both messages of a rank are announced before it takes in the other's.
+            // Both messages of a rank are announced before it receives the other's.
             let chosen = [0, 1].map(|end| {
                 let [first, second] =
                     [(); 2].map(|()| ends[end].choose(KIND, told[end], end == 1).0);
@@ -719,7 +733,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_an_exchange_try_a_way_together() {
-        // As measured, fresh: a ring whose sender reads meanwhile waits for it.
+        // As measured with fresh data: a ring whose sender reads meanwhile waits for it.
         let fresh = |one, other| match (one, other) {
             (Way::Ring, Way::Ring) => 22,
             (Way::Ring, _) | (_, Way::Ring) => 80,
@@ -728,10 +742,10 @@ mod tests {
         let warm =
             |one: Way, other: Way| if (one, other) == (Way::Read, Way::Read) { 15 } else { 22 };
         let mut ends = <[Ways; 2]>::default();
-        // One has learned something before, so that they do not begin alike.
+        // One end has learned something before, so that the two do not begin alike.
         carry(&mut ends[0], 14, [50, 40, 60]);
         for took in [&warm as &dyn Fn(Way, Way) -> u64, &fresh, &warm, &fresh] {
-            // Long enough for tries where nothing shows that the times have changed.
+            // Long enough for tries even if nothing shows that the times have changed.
             exchange(&mut ends, 10_000, took);
             let (one, other) = (fastest(&ends[0]), fastest(&ends[1]));
             assert_eq!(one, other);
@@ -750,7 +764,8 @@ mod tests {
         assert_eq!(next(&mut ways), Way::Ring);
         (0..TOLD).for_each(|_| assert_eq!(ways.trial(KIND), told));
         assert_eq!(ways.trial(KIND), None, "nothing has come since");
-        // The other one takes it, and goes on to try ways; the rank with the lower number does not.
+        // The other end uses it, and continues to try ways; the rank with the lower number does
+        // not.
         let mut other = Ways::default();
         carry(&mut other, 1000, [100, 50, 100]);
         let mut chosen = |yields| {
@@ -796,7 +811,7 @@ mod tests {
             ways.note(KIND, way, began, began + micros(50));
         }
         assert_eq!(tried, BLOCK * TRIES);
-        // Of two who try at once one yields.
+        // If both try at once, one yields.
         let mut ways = Ways::default();
         let other = Some(Trial { way: Way::Read, number: 7 });
         assert_eq!(next(&mut ways), Way::Both);
@@ -804,7 +819,7 @@ mod tests {
         assert_eq!(ways.choose(KIND, other, true).0, Way::Read);
     }
 
-    /// The two ends of messages that may be put: what the sender knows, and the receiver.
+    /// The two ends of messages that may be put: the sender's knowledge, and the receiver's.
     #[derive(Default)]
     struct Putting {
         sender: Ways,
@@ -817,8 +832,9 @@ mod tests {
     impl Putting {
         const KIND: MessageKind = MessageKind { length: 64 << 10, is_eager: true, ..KIND };
 
-        /// Carries `messages` where the ways take so many microseconds, and a put that is announced
-        /// two more. Returns how many were put.
+        /// Carries `messages` where the ways take `took` microseconds, and an announced put two
+        /// more.
+        /// Returns how many were put.
         fn carry(&mut self, messages: u32, took: [u64; 4]) -> u32 {
             let before = self.announced;
             for _ in 0..messages {
@@ -856,10 +872,10 @@ mod tests {
         let put = ends.carry(10_000, [50, 60, 70, 40]);
         assert!((9500..10_000).contains(&put), "{put}");
         assert!((put / 10..put / 5).contains(&ends.timed), "{}", ends.timed);
-        // They become slow: at once.
+        // Puts become slow: the way changes at once.
         ends.carry(200, [50, 60, 70, 90]);
         assert_eq!(ends.carry(20, [50, 60, 70, 90]), 0);
-        // And fast, as soon as they are tried.
+        // And fast: they are used as soon as they are tried.
         ends.carry(10_000, [50, 60, 70, 30]);
         assert!(ends.carry(1000, [50, 60, 70, 30]) > 950);
     }
@@ -882,7 +898,7 @@ mod tests {
         assert!(ways.is_put(Putting::KIND));
         assert_eq!(ways.choose(Putting::KIND, None, false), (Way::Both, WayReason::Tried));
         assert!(!ways.is_put(Putting::KIND), "the other end has to be told");
-        // What the ring does not take is neither tried nor taken.
+        // A message that the ring cannot take is neither tried nor put.
         let told = |number| Some(Trial { way: Way::Put, number });
         for other in [told(1), told(Trial::NONE)] {
             assert_ne!(ways.choose(KIND, other, true).0, Way::Put);

@@ -23,8 +23,9 @@ impl<P: CopyPort> Engine<P> {
             Event::Landed(landed) => self.landed(landed),
             Event::PeerFailed(failure) => self.peer_failed(failure),
             Event::Malformed { .. } => self.statistics.malformed += 1,
-            // Puts belong to another layer. Matching empties a full ring, and so does relief.rs if
-            // needed, which asks the port for the sources that wait.
+            // Puts belong to another layer. Matching empties a full ring; if necessary, relief.rs
+            // asks
+            // the port for the waiting sources and empties it.
             Event::Notified(_) | Event::Completed(_) | Event::RingFull(_) | Event::StatusFull => {}
         }
     }
@@ -38,7 +39,7 @@ impl<P: CopyPort> Engine<P> {
         let whole = landed.offset == 0 && landed.len() as u64 == landed.total;
         let eager = is_eager(landed.protocol);
         if source.failed.is_some() && !(eager && whole) {
-            // The rest of it will not arrive.
+            // The rest of the message will not arrive.
             return self.drop_stray(landed.data);
         }
         match landed.protocol {
@@ -91,7 +92,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// The first part of a message, or all of it, meets a posted receive.
+    /// The first part of a message, or all of it, has matched a posted receive.
     #[inline(always)]
     fn eager_matched(&mut self, id: RequestId, landed: Landed) {
         let arrived = landed.len() as u64;
@@ -256,7 +257,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// A new message came before the last one of the source was whole, which now cannot be.
+    /// A new message arrived before the source's last one was whole, which now cannot complete.
     fn abort_assembly(&mut self, source: Rank) {
         let Some(message) = self.sources[source as usize].assembling.take() else { return };
         self.statistics.malformed += 1;

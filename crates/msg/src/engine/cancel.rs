@@ -8,18 +8,18 @@ use super::{Engine, PartTarget};
 use crate::protocol::Control;
 use crate::request::{ReceiveStage, RequestId, RequestState, SendBody, SendStage};
 
-/// Longest wait for a rank that may fetch memory which is to be the program's again.
+/// Longest wait for a rank that may still read memory which the program takes back.
 const LAST_READ: Time = Time::from_nanoseconds(5_000_000_000);
 
 /// The result of a request to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It never took effect, and is freed: do not ask for its result.
+    /// The operation had no effect and its request is freed: do not ask for its result.
     Cancelled,
     /// The receiver was asked to withdraw the message. Wait for the request: its result is
     /// [`MsgError::Cancelled`](crate::MsgError::Cancelled), unless a receive was faster.
     Asked,
-    /// It has matched or is complete: wait for it as if it had not been cancelled.
+    /// The operation has matched or is complete: wait for it as if it had not been cancelled.
     TooLate,
 }
 
@@ -92,7 +92,7 @@ impl<P: CopyPort> Engine<P> {
                 send.abandoned = true;
                 let mut is_read = send.lent.is_some();
                 if is_read && let SendBody::Borrowed(buffer) = body {
-                    // The receiver may be fetching it.
+                    // The receiver may be reading it.
                     let kept = buffer.as_slice().to_vec();
                     is_read = !self.port.replace_lent(destination, id.word(), &kept);
                     send.body = SendBody::Owned(kept);
@@ -109,10 +109,12 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Waits until the receiver of an abandoned message has fetched it or says that it does not:
-    /// the fabric opens no copy by the key that the receiver has. It has to call the library for
-    /// that. One that does not, or has a receive in a future that is not polled, is not waited for
-    /// longer than [`LAST_READ`]: its fetch fails, and it takes this rank for lost.
+    /// Waits until the receiver of an abandoned message has fetched it or reports that it does not
+    /// need it, since the fabric cannot lend a copy under the receiver's key. The receiver has to
+    /// call
+    /// the library for that. If it does not, or if its receive is in a future that is not polled,
+    /// the
+    /// wait ends after [`LAST_READ`]: its fetch fails, and it takes this rank for lost.
     #[cold]
     fn outlast(&mut self, id: RequestId) {
         let end = self.port.now() + LAST_READ;
@@ -129,7 +131,7 @@ impl<P: CopyPort> Engine<P> {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         receive.buffer = None;
         match &mut receive.stage {
-            // After the retreat no copy by both ends is left.
+            // After the retreat no joint copy is left.
             ReceiveStage::Posted | ReceiveStage::Joint(_) => self.forget(id),
             ReceiveStage::Announced(announced) => {
                 let (source, sender) = (announced.source, announced.rts.request);

@@ -15,25 +15,25 @@ use crate::posted::PostedPlace;
 use crate::protocol::{EAGER, EAGER_READY};
 use crate::request::{RequestId, RequestState, outcome};
 
-/// Polls of the expected message's place before anything else is polled. Measured one way, far
+/// Polls of the place of the expected message before anything else is polled. Measured one way, far
 /// cores, with 4 and 16: 290 and 274 ns.
 const FIRST_POLLS: u32 = 16;
 
-/// Polls of the expected message's place between two polls of everything.
+/// Polls of the place of the expected message between two polls of everything.
 const EXPECTING_POLLS: u32 = 4;
 
-/// Whether a receive that does not wait looks for its message first.
+/// Whether a nonblocking receive polls for its message before it becomes a request.
 ///
-/// A look that finds nothing is not free: it takes the line of the next message away from the core
-/// that is about to write it. Between far cores an exchange of 2 x 8 B by requests took 580 ns with
-/// looks and 504 without, one of 2 x 1 KiB 1.27 us and 1.12; but a window of 64 messages that are
-/// mostly there first 31 ns a message with looks, 57 without. So after eight looks in vain, and
-/// after each one from then on until one finds something, 63 are left out.
+/// A poll that finds nothing has a cost: it takes the cache line of the next message away from the
+/// core that is about to write it. Between far cores an exchange of 2 x 8 B by requests took 580 ns
+/// with early polls and 504 without, one of 2 x 1 KiB 1.27 us and 1.12. But a window of 64 messages
+/// that have mostly arrived first took 31 ns a message with early polls, 57 without. So after eight
+/// polls that find nothing, and after each later one until a poll succeeds, 63 are skipped.
 ///
-/// While receives of the same source wait that were posted before, its next message is for one of
-/// them, and most likely not there yet: after looks in vain 1, 3, 7, ... are left out. So the first
-/// receives of a window wait, one of the next finds what has come for all of them, and the rest
-/// find their messages.
+/// While earlier receives of the same source are posted, the next message belongs to one of them
+/// and has most likely not arrived: after polls that find nothing, 1, 3, 7, ... are skipped. So the
+/// first receives of a window wait, one of the next finds all messages that have arrived, and the
+/// rest find their own.
 #[derive(Debug, Default)]
 pub(super) struct EarlyLooks {
     in_vain: u8,
@@ -60,7 +60,8 @@ impl EarlyLooks {
 }
 
 impl<P: CopyPort> Engine<P> {
-    /// Sends a message and returns when `bytes` may be used again; in synchronous mode, when it
+    /// Sends a message and returns when `bytes` may be reused; in synchronous mode, when the
+    /// message
     /// has matched.
     ///
     /// A message longer than the eager limit waits for its receiver. If that is this rank itself,
@@ -86,13 +87,13 @@ impl<P: CopyPort> Engine<P> {
     /// sent, and the slow path finds out why.
     ///
     /// The result is a `bool`, which stays in a register. A result with errors was written to the
-    /// stack in parts and read back as one. The processor can do that only when each part has left
-    /// its store buffer, where the message's own record is before them, waiting for its cache line.
-    /// So no two messages were ever in flight at once.
+    /// stack in parts and read back as a whole. The processor can do that only after each part has
+    /// left its store buffer, and the record of the message is queued there first, waiting for its
+    /// cache line. So two messages were never in flight at once.
     #[inline(always)]
     pub fn send_directly(&mut self, bytes: &[u8], envelope: &Envelope, mode: SendMode) -> bool {
         let Envelope { destination, tag, .. } = *envelope;
-        // What the program directs is about rings.
+        // The sender's choices apply to messages in rings.
         let most = if self.choices.is_empty() { SHORT_BYTES } else { INLINE_BYTES };
         let simple = bytes.len() <= most && mode == SendMode::Standard && tag >= 0;
         let counted = self.traffic.is_some();
@@ -134,12 +135,13 @@ impl<P: CopyPort> Engine<P> {
         self.recv_direct(into, selector)
     }
 
-    /// The fast path of a receive that names source and tag: takes a message that is there, if
-    /// nothing unexpected, posted or pending precedes it. Returns its length.
+    /// The fast path of a receive that names source and tag: takes an arrived message if nothing
+    /// unexpected, posted or pending precedes it. Returns its length.
     ///
     /// It is short because a processor has as many cache lines in flight as there are loads in its
-    /// window of a few hundred instructions. With 166 instructions a message there was one line in
-    /// flight, and messages arrived as fast as single lines. The result is in a register, for the
+    /// window of a few hundred instructions. With 166 instructions a message, one line was in
+    /// flight,
+    /// and messages arrived at the rate of single lines. The result is in a register, for the
     /// reason in [`Engine::send_directly`].
     #[inline(always)]
     pub fn recv_at_once(
@@ -155,9 +157,10 @@ impl<P: CopyPort> Engine<P> {
         self.take_expected(source, match_bits(context, tag), into, FIRST_POLLS)
     }
 
-    /// [`Engine::recv_at_once`] for a call that does not wait: a single poll, or none where polls
-    /// have found nothing lately. Receives of this source that were posted before come first, and
-    /// are completed by what is there for them.
+    /// [`Engine::recv_at_once`] for a nonblocking call: a single poll, or none if recent polls
+    /// found
+    /// nothing. Earlier receives of this source come first, and are completed by the messages that
+    /// have arrived for them.
     #[inline]
     pub fn recv_if_there(
         &mut self,
@@ -180,8 +183,9 @@ impl<P: CopyPort> Engine<P> {
         taken
     }
 
-    /// Completes the receives that name this source with its messages that are there, until one
-    /// is not, or not whole. Returns whether no receive is left that its next message may be for.
+    /// Completes the receives that name this source with its messages that have arrived, until one
+    /// is
+    /// missing or not whole. Returns whether no receive is left that its next message may match.
     #[inline(never)]
     fn serve_posted(&mut self, source: Rank, any: &mut bool) -> bool {
         if !self.posted.names_all_sources() {
@@ -195,8 +199,8 @@ impl<P: CopyPort> Engine<P> {
         true
     }
 
-    /// Whether nothing but posted receives precedes the next message of this source, or has to be
-    /// looked after first.
+    /// Whether only posted receives precede the next message of this source, and nothing has to be
+    /// handled before it.
     #[inline(always)]
     fn is_next_to_look_at(&self, source: Rank, tag: i32) -> bool {
         self.unexpected.is_empty()
@@ -207,8 +211,9 @@ impl<P: CopyPort> Engine<P> {
             && self.sources.get(source as usize).is_some_and(|it| it.assembling.is_none())
     }
 
-    /// Receives a message of one packet that is here now, if nothing older precedes it. `None`:
-    /// these conditions fail, and nothing was taken.
+    /// Receives a message of one packet that has arrived, if nothing older precedes it. `None`: one
+    /// of
+    /// these conditions fails, and nothing was taken.
     #[inline]
     pub(crate) fn recv_directly(
         &mut self,
@@ -223,7 +228,7 @@ impl<P: CopyPort> Engine<P> {
         Some(Received { source, tag: tag_of(bits), bytes })
     }
 
-    /// A blocking receive by the fast path, otherwise by a request.
+    /// A blocking receive by the fast path, or else by a request.
     #[inline(never)]
     fn recv_direct(&mut self, into: &mut [u8], selector: Selector) -> Result<Received, MsgError> {
         match self.recv_waiting(into, &selector) {
@@ -233,7 +238,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Waits for the next message that matches, if it is a single packet. `None`: it is not, and
-    /// nothing was taken that the slow path would miss.
+    /// the slow path finds everything as it was.
     fn recv_waiting(
         &mut self,
         into: &mut [u8],
@@ -267,9 +272,9 @@ impl<P: CopyPort> Engine<P> {
                         return None;
                     }
                 }
-                // This receive may need a source that is held up: the slow path relieves it.
+                // This receive may need a source that is held up; the slow path relieves it.
                 None if !self.outbox.is_empty() || self.holds_up_somebody() => return None,
-                // It is time to check for departed and waiting ranks: the slow path does.
+                // A check for departed and waiting ranks is due; the slow path does it.
                 None if self.park() == Wake::Slept => return None,
                 None => {}
             }
@@ -277,7 +282,7 @@ impl<P: CopyPort> Engine<P> {
         None
     }
 
-    /// The one message that a selector without wildcards can take next, if no older receive and no
+    /// The only message that a selector without wildcards can take next, if no older receive and no
     /// incomplete message precedes it.
     #[inline]
     fn expected(&self, selector: &Selector) -> Option<(Rank, u64)> {
@@ -289,9 +294,9 @@ impl<P: CopyPort> Engine<P> {
         first.then_some((source, bits))
     }
 
-    /// Takes the expected message from where it landed, if it is there and whole: the port reads
-    /// one cache line for it. Polls several times, since the line of a message in flight comes
-    /// sooner to a reader that loads little else. Returns its length, in a register.
+    /// Takes the expected message from the place where it landed, if it has arrived whole: the port
+    /// reads one cache line for that. Polls several times, because the line of a message in flight
+    /// reaches a reader that loads little else sooner. Returns the length, in a register.
     #[inline(always)]
     fn take_expected(
         &mut self,
@@ -306,7 +311,7 @@ impl<P: CopyPort> Engine<P> {
         Some(self.note_taken(source, bits, length as u64).bytes)
     }
 
-    /// Accounts for a message taken from where it landed.
+    /// Accounts for a message that was taken from the place where it landed.
     #[inline(always)]
     fn note_taken(&mut self, source: Rank, bits: u64, bytes: u64) -> Received {
         self.statistics.received(bytes);
@@ -320,8 +325,8 @@ impl<P: CopyPort> Engine<P> {
 
     /// Takes the result of a request that has succeeded, or completes a posted receive with the
     /// next message of its source that fits, if that is whole and arrives within a few polls: like
-    /// [`Engine::recv_at_once`], without an event. Messages before it complete the receives that
-    /// they are for. `None`: neither; call [`Engine::wait`].
+    /// [`Engine::recv_at_once`], without an event. Earlier messages complete the receives that they
+    /// match. `None`: neither; call [`Engine::wait`].
     #[inline(always)]
     pub fn wait_for_next(&mut self, id: RequestId) -> Option<Received> {
         let source = match self.requests.get(id)? {
@@ -352,9 +357,10 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Takes the next message of a source for the receive that it is for, if that has memory: most
-    /// likely `first`, the oldest one that names the source. No receive is posted for any source.
-    /// Returns the receive's request, which is to be completed or released.
+    /// Takes the next message of a source for the receive that it matches, if that receive has
+    /// memory.
+    /// That is most likely `first`, the oldest receive that names the source. No receive for any
+    /// source is posted. Returns the request of the receive, for the caller to complete or release.
     #[inline(always)]
     fn take_posted(
         &mut self,
@@ -375,7 +381,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// The same where the message of these match bits is next: its request and length.
+    /// The same if the next message has these match bits. Returns the request and the length.
     #[inline(never)]
     fn take_posted_behind(&mut self, source: Rank, bits: u64) -> Option<(RequestId, u64)> {
         let (at, id) = self.posted.first_for(source, bits)?;
@@ -400,7 +406,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Whether a packet is a whole message that the selector matches and no older receive does.
+    /// Whether a packet is a whole message that matches the selector and no older receive.
     #[inline]
     fn is_simple(&self, landed: &Landed, selector: &Selector) -> bool {
         matches!(landed.protocol, EAGER | EAGER_READY)
@@ -428,7 +434,7 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-/// The error of a message whose post failed for another reason than room.
+/// The error of a message whose post failed for a reason other than room.
 pub(super) fn refusal(error: PostError) -> MsgError {
     match error {
         PostError::PeerFailed(failure) => MsgError::PeerFailed(failure),
@@ -437,8 +443,8 @@ pub(super) fn refusal(error: PostError) -> MsgError {
     }
 }
 
-/// Polls for a whole message at the place where the next one of its source lands; once if its
-/// source may need this rank's processor. The result fits a register, for the reason in
+/// Polls for a whole message at the place where the next message of its source lands. Polls only
+/// once if the source may need this rank's processor. The result fits a register, for the reason in
 /// [`Engine::send_directly`].
 #[inline(always)]
 fn look_for<P: CopyPort>(

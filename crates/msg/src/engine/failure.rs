@@ -2,7 +2,8 @@
 //!
 //! A death is an event of the port. It ends every request that needs the rank: sends to it,
 //! receives from it, and receives from any source of contexts that it has, since their message
-//! might have come from it. (ULFM leaves those pending and lets the program acknowledge the
+//! receives from it, and receives from any source of contexts that it belongs to, since their
+//! message might have come from it. (ULFM leaves those pending and lets the program acknowledge the
 //! failure; here the error is final.) Whole messages of the rank that have arrived can still be
 //! received; parts and announcements are dropped.
 //!
@@ -17,7 +18,7 @@ use crate::error::MsgError;
 use crate::request::{Receive, ReceiveStage, RequestId, RequestState};
 use crate::unexpected::UnexpectedEntry;
 
-/// Limit of calls of `progress` that handle what is in flight from a rank that has left.
+/// Limit of calls of `progress` that handle messages in flight from a rank that has left.
 const LAST_POLLS: u32 = 64;
 
 impl<P: CopyPort> Engine<P> {
@@ -52,7 +53,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Ends a request with an error and releases what it held.
+    /// Ends a request with an error and releases its resources.
     pub(super) fn fail(&mut self, id: RequestId, error: MsgError) {
         self.unlist(id);
         if let Some(RequestState::Receive(receive)) = self.requests.finish(id, Err(error))
@@ -62,7 +63,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// An error if a receive without a message here needs a dead rank.
+    /// An error if a receive needs a dead rank and no message for it is here.
     #[inline(always)]
     pub(super) fn check_alive(&self, selector: &Selector) -> Result<(), MsgError> {
         if self.first_failure.is_none() { Ok(()) } else { self.check_each_alive(*selector) }
@@ -77,14 +78,14 @@ impl<P: CopyPort> Engine<P> {
         failure.map_or(Ok(()), |failure| Err(MsgError::PeerFailed(failure)))
     }
 
-    /// A rank that has died, of those that have a context.
+    /// A rank of a context that has died.
     fn failure_in(&self, context: u32) -> Option<PeerFailure> {
         let first = self.first_failure?;
         let Some(members) = self.groups.get(&context) else { return Some(first) };
         members.ranks().iter().find_map(|rank| self.sources[*rank as usize].failed)
     }
 
-    /// An error if a probe without a message needs a rank that left, and a last poll found nothing
+    /// An error if a probe needs a rank that left, no message is here, and a last poll finds none
     /// either.
     pub(super) fn check_present(&mut self, selector: &Selector) -> Result<(), MsgError> {
         let Some(rank) = self.missing(selector.source, selector.context) else { return Ok(()) };
@@ -114,7 +115,7 @@ impl<P: CopyPort> Engine<P> {
         true
     }
 
-    /// Handles all that has arrived. `false`: there is still more; decide later.
+    /// Handles everything that has arrived. `false`: more is left; decide later.
     fn drain_arrivals(&mut self) -> bool {
         (0..LAST_POLLS).any(|_| !self.progress())
     }
@@ -131,8 +132,9 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// The departed rank among the needed ones: `needed` itself, or any one if any of a
-    /// context would do and all others are gone.
+    /// The departed rank that is needed: `needed` itself; without one, any rank of the context if
+    /// all
+    /// the others have left too.
     fn missing(&self, needed: Option<Rank>, context: u32) -> Option<Rank> {
         let left = |rank: Rank| self.port.peer(rank) == PeerState::Left;
         match needed {

@@ -1,10 +1,9 @@
 //! Messages that both ends copy at once (`Way::Both`).
 //!
 //! The receiver opens the copy, tells the sender (JOIN), and copies from the back. The sender, if
-//! it waits, copies from the front. While the sender copies a part, the receiver's memory is in its
-//! hands. So whoever takes that memory away first completes the copy
-//! ([`Engine::complete_joint`]) or ends it ([`Engine::retreat`]), and waits no longer than for the
-//! sender's current part.
+//! it waits, copies from the front. While the sender copies a part, it uses the receiver's memory.
+//! So code that takes this memory away first completes the copy ([`Engine::complete_joint`]) or
+//! ends it ([`Engine::retreat`]), and waits no longer than for the sender's current part.
 
 use hikyaku_nic::fabric::{Activity, CopyPort, JointCopy, Rank, RemoteAddress, Wait};
 use hikyaku_nic::time::Time;
@@ -15,7 +14,7 @@ use crate::protocol::Control;
 use crate::request::{Announced, Joint, ReceiveStage, RequestId, SendStage};
 use crate::ways::Way;
 
-/// Rounds of a retreat that only spin, and rounds after which it is announced.
+/// Rounds of a retreat that only spin, and rounds after which the wait is announced.
 const SPINS: u32 = 1 << 10;
 const ANNOUNCE: u32 = 1 << 16;
 
@@ -46,8 +45,8 @@ impl<P: CopyPort> Engine<P> {
         true
     }
 
-    /// Copies what the sender has not; completes the receive if all is there. Returns whether the
-    /// copy has ended.
+    /// Copies the bytes that the sender has not copied, and completes the receive if all are there.
+    /// Returns whether the copy has ended.
     pub(super) fn go_on_joint(&mut self, id: RequestId) -> bool {
         let receive = self.requests.receive_mut(id);
         let parts = receive.and_then(|receive| match (&receive.stage, &mut receive.buffer) {
@@ -91,7 +90,7 @@ impl<P: CopyPort> Engine<P> {
             announced && send.destination == copy.into.rank
         });
         let Some(send) = send else {
-            // The receiver has copied it all by itself.
+            // The receiver has copied everything alone.
             self.statistics.stray += 1;
             return true;
         };
@@ -111,15 +110,15 @@ impl<P: CopyPort> Engine<P> {
         true
     }
 
-    /// A send has its memory: the copy that its receiver has asked for begins, if it is not over.
+    /// A send has its memory: the copy that its receiver requested begins, if it is still open.
     pub(super) fn join_late(&mut self, id: RequestId) {
         if let Some((sender, copy)) = self.late_join.take_if(|(late, _)| *late == id.word()) {
             self.joined(sender, &copy);
         }
     }
 
-    /// Completes the copy of a receive by both ends, if there is one, without further help: its
-    /// memory is this rank's alone on return. A poll that lends memory so needs no second copy.
+    /// Completes the joint copy of a receive, if there is one, without further help. On return this
+    /// rank alone uses the memory. So a poll that lends memory needs no second copy.
     pub(super) fn complete_joint(&mut self, id: RequestId) {
         if self.joint != Some(id) {
             return;
@@ -135,8 +134,9 @@ impl<P: CopyPort> Engine<P> {
         self.retreat(id);
     }
 
-    /// Ends the copy of a receive by both ends, if there is one: its memory is this rank's alone on
-    /// return, and its message is announced again.
+    /// Ends the joint copy of a receive, if there is one. On return this rank alone uses the
+    /// memory,
+    /// and the message counts as announced again.
     pub(super) fn retreat(&mut self, id: RequestId) {
         if self.joint != Some(id) {
             return;
@@ -149,7 +149,7 @@ impl<P: CopyPort> Engine<P> {
         self.leave_to(announced.source, announced.bits, &copy);
     }
 
-    /// Waits until a sender is out of this rank's memory: for its current part, or its end.
+    /// Waits until a sender has left this rank's memory: until its current part ends, or it dies.
     fn leave_to(&mut self, source: Rank, bits: u64, copy: &JointCopy) {
         let mut rounds = 0u32;
         while !self.port.close_joint(source, copy) {

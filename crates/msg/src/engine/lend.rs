@@ -1,4 +1,4 @@
-//! Memory that is lent to a request for the time of one call.
+//! Memory that is lent to a request for the duration of one call.
 //!
 //! A slice is borrowed and taken back before the call returns, even by panic. So the program need
 //! not promise anything about it, and leaking a future is sound.
@@ -25,7 +25,7 @@ impl<P: CopyPort> Engine<P> {
         act(lent.engine)
     }
 
-    /// Runs `act` while `memory` holds the bytes of a pending send. Nobody has them afterwards.
+    /// Runs `act` while `memory` holds the bytes of a pending send. Afterwards no one reads them.
     pub(crate) fn lend_to_send<R>(
         &mut self,
         id: RequestId,
@@ -35,8 +35,8 @@ impl<P: CopyPort> Engine<P> {
         self.show_to_send(id, memory, true, act)
     }
 
-    /// The same for one of several calls that show the same bytes, between which a receiver on
-    /// another host may go on fetching them.
+    /// The same for one of several calls that lend the same bytes. Between the calls a receiver on
+    /// another host may continue to fetch them.
     pub(crate) fn poll_send<R>(
         &mut self,
         id: RequestId,
@@ -66,7 +66,7 @@ impl<P: CopyPort> Engine<P> {
 struct Lent<'e, P: CopyPort> {
     engine: &'e mut Engine<P>,
     id: RequestId,
-    /// Also from the fabric, by which a receiver on another host fetches it.
+    /// Also withdraws it from the fabric, through which a receiver on another host reads it.
     fabric_too: bool,
 }
 

@@ -9,7 +9,7 @@
 //!   joint.rs       messages that both ends copy
 //!   cancel.rs      cancelling operations
 //!   wait.rs        test, wait, the loop of every blocking call
-//!   vain.rs        calls that do not wait and find nothing
+//!   vain.rs        nonblocking calls that find nothing
 //!   relief.rs      what a blocked rank does for the sources it needs: credit, evacuation
 //!   threads.rs     threads of the rank that wait at the same time
 //!   failure.rs     peers that died or left
@@ -74,57 +74,57 @@ pub struct Engine<P: CopyPort> {
     posted: PostedReceives,
     unexpected: UnexpectedMessages,
     notes: Notes,
-    /// Tags of which it takes nothing any more.
+    /// Tags of which it accepts nothing more.
     ended: EndedTags,
-    /// Who answers notes as they arrive, by context.
+    /// The answerers of arriving notes, by context.
     answerers: BTreeMap<u32, Answering>,
     outbox: Outbox,
     /// The state of each rank as a source.
     sources: ByRank<SourceState>,
     /// The first rank that failed: from then on wildcard receives that need it fail too.
     first_failure: Option<PeerFailure>,
-    /// The ranks of contexts that not all ranks have.
+    /// The members of each context that does not include all ranks.
     groups: BTreeMap<u32, Arc<Members>>,
     statistics: Statistics,
-    /// How its long messages have come; `None`: there were none.
+    /// How its long messages were transferred; `None`: there were none.
     tally: Option<Box<WayTally>>,
-    /// What it has sent to whom, if that is traced.
+    /// The messages it has sent, by receiver, if they are traced.
     traffic: Option<Box<TrafficCounts>>,
-    /// What it has chosen for its messages to some ranks.
+    /// Its choices for messages to some ranks.
     choices: BTreeMap<Rank, SenderChoice>,
     waiting: Option<Wait>,
     reports: Reports,
-    /// The operation that the awaited requests are parts of.
+    /// The operation that the awaited requests belong to.
     whole: Option<Wait>,
-    /// The unmatched messages that make sources wait, if they do.
+    /// The unmatched messages that make sources wait, if any do.
     at_limit: Option<Unmatched>,
     /// Sources marked as held up. Unmarked ones are removed at the next relief.
     held_up: Vec<Rank>,
-    /// Sources of announcements that had no receive, and may be read early.
+    /// Sources of announcements that found no receive and may be read early.
     announcers: Vec<Rank>,
-    /// Whether sources are directed to other rings now and then, or name them.
+    /// Whether sources are sometimes redirected to other rings, or name the ring.
     moves_rings: bool,
-    /// The receive whose message both ends are copying. The fabric has one such copy a rank.
+    /// The receive whose message both ends are copying. The fabric allows one joint copy a rank.
     joint: Option<RequestId>,
-    /// The send of a future whose receiver copies and would have it help: its word.
+    /// The send of a future whose receiver copies and asks for help: its request word and the copy.
     late_join: Option<(u64, JointCopy)>,
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
     early_looks: EarlyLooks,
-    /// Times in a row without anything to do.
+    /// Consecutive rounds without anything to do.
     idle_rounds: u32,
-    /// Times with something to do.
+    /// Rounds with something to do.
     turns: u64,
-    /// Calls that did not wait and found nothing.
+    /// Nonblocking calls that found nothing.
     vain: VainCalls,
-    /// Counts what may concern every thread of the rank.
+    /// Counts events that may concern every thread of the rank.
     news: u64,
-    /// What the thread that polls now has polled in vain, if that is to be noted.
+    /// The unsuccessful polls of the thread that polls now, if they are to be recorded.
     wanted: Option<Wanted>,
 }
 
-/// Who answers the notes of a context, and whom it tells: `None`, all ranks of the job.
+/// The answerer of a context's notes, and the ranks that it answers; `None`: all ranks of the job.
 #[derive(Debug)]
 struct Answering {
     answerer: Box<dyn Answerer>,
@@ -135,15 +135,15 @@ struct Answering {
 #[derive(Debug)]
 struct SourceState {
     credit: Credit,
-    /// The eager message whose last parts are still to arrive.
+    /// The eager message of which parts are still missing.
     assembling: Option<Assembling>,
     /// It has found no room or credit since its last message arrived.
     held_up: bool,
     /// Its memory cannot be read; it has to stream.
     read_refused: bool,
-    /// What the ways of its long messages have taken; `None`: there were none.
+    /// Timings of the ways of its long messages; `None`: there were none.
     ways: Option<Box<Ways>>,
-    /// How often this rank comes late to read what it sends.
+    /// How often this rank is late to read its messages.
     late: Lateness,
     failed: Option<PeerFailure>,
 }
@@ -166,7 +166,7 @@ struct Assembling {
     target: PartTarget,
 }
 
-/// Where the parts of a message go.
+/// The destination of a message's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartTarget {
     /// To the last unexpected message of the source.
@@ -241,13 +241,14 @@ impl<P: CopyPort> Engine<P> {
         self.config.long_messages = ways;
     }
 
-    /// Says who has a context, if not all ranks of the job: a receive of it from any source needs
-    /// these only. To be said before it is used.
+    /// Sets the members of a context, if they are not all ranks of the job: a receive of it from
+    /// any
+    /// source needs only these. Call this before the context is used.
     pub fn set_members(&mut self, context: u32, members: Arc<Members>) {
         self.groups.insert(context, members);
     }
 
-    /// Says who answers the notes of a context, and which ranks have it (`None`: all of the job).
+    /// Sets the answerer of a context's notes, and the context's ranks (`None`: all of the job).
     pub fn set_answerer(
         &mut self,
         context: u32,
@@ -257,15 +258,15 @@ impl<P: CopyPort> Engine<P> {
         self.answerers.insert(context, Answering { answerer, members });
     }
 
-    /// The end of a context at this rank: what has come in it and what still comes by then is
-    /// dropped. Announced messages stay: their senders wait, and are told when they are taken back.
+    /// Ends a context at this rank: its messages that have arrived, and those that arrive until the
+    /// end, are dropped. Announced messages stay: their senders wait, and a withdrawal is answered.
     pub fn drop_context(&mut self, context: u32) {
         self.groups.remove(&context);
         self.answerers.remove(&context);
         self.drop_what_came(|of| of == context);
     }
 
-    /// Drops what has come in contexts that are over, as [`Engine::drop_context`] does.
+    /// Drops the messages of contexts that have ended, as [`Engine::drop_context`] does.
     pub fn drop_what_came(&mut self, is_over: impl Fn(u32) -> bool) {
         self.notes.drop_of(&is_over);
         self.ended.drop_of(&is_over);
@@ -275,9 +276,10 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// This rank takes no more messages and notes of a tag from another one: they are dropped when
-    /// they are here. A note of that tag says that nothing more will come; `is_last`: it has been
-    /// taken. Announced messages stay, as at [`Engine::drop_context`].
+    /// Accepts no more messages and notes of a tag from another rank: they are dropped on arrival.
+    /// A
+    /// note of that tag says that nothing more follows; `is_last`: this note was already taken.
+    /// Announced messages stay, as at [`Engine::drop_context`].
     pub fn end_tag(&mut self, source: Rank, (context, tag): (u32, i32), is_last: bool) {
         let bits = match_bits(context, tag);
         self.ended.end(source, bits);
@@ -295,7 +297,7 @@ impl<P: CopyPort> Engine<P> {
         self.drop_unexpected(source, |entry| entry.bits != bits || announced(entry));
     }
 
-    /// Whether something that this rank has sent in a context is not all posted yet.
+    /// Whether a message that this rank has sent in a context is not fully posted yet.
     pub fn is_sending_in(&self, context: u32) -> bool {
         self.requests.iter().any(|(_, request)| match request {
             RequestState::Send(send) => context_of(send.bits) == context,
@@ -308,7 +310,7 @@ impl<P: CopyPort> Engine<P> {
         self.groups.get(&context).is_none_or(|members| members.number(rank).is_some())
     }
 
-    /// Changes what this rank chooses for its later messages to another.
+    /// Changes the choices of this rank for its later messages to another rank.
     pub fn choose_landing(&mut self, destination: Rank, change: impl FnOnce(&mut SenderChoice)) {
         let mut choice = self.choices.remove(&destination).unwrap_or_default();
         change(&mut choice);
@@ -317,12 +319,12 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// The port below.
+    /// The port.
     pub fn port(&self) -> &P {
         &self.port
     }
 
-    /// The port below. Polling it directly loses messages.
+    /// The port. Polling it directly loses messages.
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
     }
@@ -342,31 +344,33 @@ impl<P: CopyPort> Engine<P> {
         self.statistics
     }
 
-    /// How its long messages have come; `None`: there were none.
+    /// How its long messages were transferred; `None`: there were none.
     pub fn way_tally(&self) -> Option<&WayTally> {
         self.tally.as_deref()
     }
 
-    /// Whether messages or notes have come, of any context, that nobody has asked for.
+    /// Whether messages or notes of any context have arrived that no receive has asked for.
     #[inline]
     pub fn has_left_overs(&self) -> bool {
         self.statistics.unexpected_messages > 0 || !self.notes.are_none()
     }
 
-    /// How many messages and notes, of any context, have come since the start that nobody had asked
-    /// for. Where it is as before, so are the left-overs, or some of them are gone.
+    /// How many messages and notes, of any context, have arrived since the start before anything
+    /// asked
+    /// for them. While this is unchanged, no left-overs were added, but some may have been taken.
     #[inline]
     pub fn left_overs_come(&self) -> u64 {
         self.unexpected.come() + self.notes.come()
     }
 
-    /// Counts from here on what is sent to whom. `kind` says whose messages a context has. Short
-    /// messages take the slow path then.
+    /// Starts to count sent messages by receiver. `kind` says what a context's messages are for.
+    /// Short
+    /// messages then take the slow path.
     pub fn trace_traffic(&mut self, kind: fn(u32) -> TrafficKind) {
         self.traffic = Some(Box::new(TrafficCounts::new(self.capabilities.packet_bytes, kind)));
     }
 
-    /// What was sent to whom; `None`: that is not traced.
+    /// The sent messages by receiver; `None`: they are not traced.
     pub fn traffic(&self) -> Option<&SentRows> {
         self.traffic.as_deref().map(TrafficCounts::sent)
     }
@@ -406,7 +410,7 @@ impl<P: CopyPort> Engine<P> {
         if rank < size { Ok(()) } else { Err(MsgError::NoSuchRank { rank, size }) }
     }
 
-    /// Checks that this process is the rank's and not a child of it.
+    /// Checks that this process is the rank itself and not a forked child.
     ///
     /// # Errors
     /// [`MsgError::Forked`].

@@ -29,7 +29,7 @@ impl<P: CopyPort> Engine<P> {
         self.start_recv_made(buffer.len(), || buffer, selector)
     }
 
-    /// The same of a buffer of `room` bytes that is made where it stays.
+    /// The same for a buffer of `room` bytes that is built in place.
     ///
     /// # Errors
     /// As [`Engine::start_recv`].
@@ -64,7 +64,7 @@ impl<P: CopyPort> Engine<P> {
         selector: Selector,
     ) -> Result<RequestId, MsgError> {
         self.check_selector(&selector)?;
-        // What is called here has a copy: the selector stays in registers otherwise.
+        // The callee gets a copy, so that the selector stays in registers.
         if !self.unexpected.is_empty()
             && let Some(entry) = self.unexpected.take(&{ selector })
         {
@@ -151,7 +151,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Makes this the message of a receive.
+    /// Sets the message of a receive that has matched.
     pub(super) fn set_incoming(&mut self, id: RequestId, incoming: PartialMessage) {
         if let Some(receive) = self.requests.receive_mut(id) {
             receive.stage = ReceiveStage::Incoming(Box::new(incoming));
@@ -159,8 +159,9 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Copies the parts that wait for a receive's buffer, if that is attached; completes the
-    /// receive if they were the last.
+    /// Copies the parts that wait for a receive's buffer, if it is attached; completes the receive
+    /// if
+    /// they were the last.
     pub(super) fn drain(&mut self, id: RequestId) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &mut receive.stage else { return };
@@ -197,7 +198,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Attaches the memory of a detached receive: as much as it was started with.
+    /// Attaches the memory of a detached receive, of the length that it was started with.
     pub fn attach_receive(&mut self, id: RequestId, buffer: RecvBuffer) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         if receive.room != buffer.len() {
@@ -222,7 +223,7 @@ impl<P: CopyPort> Engine<P> {
         self.take_back(id);
     }
 
-    /// [`Engine::detach`] but for what is lent to the fabric.
+    /// [`Engine::detach`] except for memory that is lent to the fabric.
     pub(super) fn detach_view(&mut self, id: RequestId) {
         match self.requests.get_mut(id) {
             Some(RequestState::Send(Send { body, .. })) => {
@@ -268,8 +269,8 @@ impl<P: CopyPort> Engine<P> {
         Ok(None)
     }
 
-    /// The earliest unmatched message of a context with a wanted tag, among those that were already
-    /// handled: makes no progress.
+    /// The earliest unmatched message of a context with a wanted tag, among messages that were
+    /// already handled. Makes no progress.
     pub fn find_unexpected(&self, context: u32, wanted: impl Fn(i32) -> bool) -> Option<Received> {
         let any_tag = Selector { source: None, tag: None, context }.pattern();
         let entry = self
@@ -335,7 +336,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Publishes a source's new grant: once in a quarter of a window.
+    /// Publishes a source's new grant, once in a quarter of a window.
     #[cold]
     pub(super) fn publish_grant(&mut self, source: u32, grant: u64) {
         self.port.grant(source, grant);

@@ -1,18 +1,18 @@
 //! Relief: how a blocked rank avoids causing its own wait.
 //!
 //! Unmatched messages stay in their landing ring and hold their credit: that slows a fast sender
-//! and keeps memory flat. But this rank may wait for a message that its source cannot send, because
-//! messages that this rank will only receive later use up the ring or the credit. Then, and only
-//! then, that source's messages are moved to ordinary memory and it is granted another window, up
-//! to [`EngineConfig::unmatched_bytes`] at this rank. Beyond that, sources have to wait, and the
+//! and keeps memory use constant. But this rank may wait for a message that its source cannot send,
+//! because messages that this rank receives only later use up the ring or the credit. Only then are
+//! that source's messages moved to ordinary memory, and it is granted another window, up to
+//! [`EngineConfig::unmatched_bytes`] at this rank. Beyond that, sources have to wait, and the
 //! announcement of this rank's wait says why.
 //!
 //! A message of up to the eager limit may be announced as well, because one copy out of its
-//! sender's memory is faster than two through the ring. Its sender waits until it is read. So that
-//! this is no wait for its receive, a rank that waits for something else, and for so long that the
-//! receive is not about to come, reads it into ordinary memory, within the same limit. Read at
-//! once, 64 KiB round a ring of four ranks on two cores took 32 us instead of 21: neighbours are a
-//! step ahead.
+//! sender's memory is faster than two through the ring. Its sender waits until it is read. To keep
+//! that wait short, a rank reads the message into ordinary memory, within the same limit, if it has
+//! waited for something else for so long that the matching receive is not about to be posted. Read
+//! at once, 64 KiB round a ring of four ranks on two cores took 32 us instead of 21: neighbours are
+//! a step ahead.
 //!
 //! [`EngineConfig::unmatched_bytes`]: crate::EngineConfig::unmatched_bytes
 
@@ -33,8 +33,8 @@ use crate::ways::Way;
 const MESSAGE_BYTES: u64 = 128;
 
 impl<P: CopyPort> Engine<P> {
-    /// Helps the sources that wait and that a pending receive or a probe needs. Returns whether
-    /// there was anything to do.
+    /// Helps the waiting sources that a pending receive or a probe needs. Returns whether there was
+    /// anything to do.
     pub(super) fn relieve(&mut self, probing: Option<&Selector>) -> bool {
         self.needs_more = false;
         if !self.holds_up_somebody() {
@@ -66,9 +66,10 @@ impl<P: CopyPort> Engine<P> {
             }
         }
         if is_news {
-            // Messages sent before the source had to wait arrive now: all of them, also more than
-            // are polled at a time. A later one shows that it continues, and clears the mark
-            // (`note_credited`); nothing would set it again for a source that still waits.
+            // Messages that the source sent before it had to wait arrive now: all of them, even
+            // more
+            // than one poll takes. A later message shows that the source continues, and clears the
+            // mark (`note_credited`); nothing would set it again for a source that still waits.
             while self.progress() {}
             self.held_up.iter().for_each(|at| self.sources[*at as usize].held_up = true);
         }
@@ -89,8 +90,8 @@ impl<P: CopyPort> Engine<P> {
             })
     }
 
-    /// Whether as much is in ordinary memory as may be. The announcement of this rank's wait then
-    /// says so.
+    /// Whether the evacuated messages have reached the limit. The announcement of this rank's wait
+    /// then says so.
     fn has_met_limit(&mut self) -> bool {
         let Unmatched { messages, bytes } = self.unexpected.evacuated();
         let is_met = bytes + messages * MESSAGE_BYTES >= self.config.unmatched_bytes;
@@ -102,8 +103,9 @@ impl<P: CopyPort> Engine<P> {
         is_met
     }
 
-    /// Reads announced messages, of which the senders do not wait for their receives, into ordinary
-    /// memory. Returns whether there were any.
+    /// Reads announced messages whose senders need no matching receive into ordinary memory.
+    /// Returns
+    /// whether there were any.
     pub(super) fn read_early(&mut self) -> bool {
         let mut any = false;
         while let Some(source) = self.announcers.last().copied() {
@@ -125,7 +127,7 @@ impl<P: CopyPort> Engine<P> {
         any
     }
 
-    /// An announced message of this source is in ordinary memory.
+    /// An announced message of this source was read into ordinary memory.
     fn note_early(&mut self, source: Rank, rts: &ReadyToSend) {
         self.post_consumed(source, rts.request);
         self.statistics.unexpected_more(0, rts.total);
@@ -133,12 +135,12 @@ impl<P: CopyPort> Engine<P> {
         self.statistics.evacuated_bytes += rts.total;
         self.statistics.direct_reads += 1;
         self.tally().chose(rts.total, Way::Read, WayReason::Early);
-        // It came before its receive: in the ring it would not have held up its sender.
+        // It arrived before its receive: through the ring it would not have held up its sender.
         self.came_late_to(source, self.kind_of(rts, rts.total));
     }
 
     /// Moves the contents of a source's ring, including other sources' messages in it, to ordinary
-    /// memory, and grants the source another window; not beyond the limit.
+    /// memory, and grants the source another window, within the limit.
     fn evacuate(&mut self, source: Rank) -> bool {
         if self.has_met_limit() {
             return false;
@@ -171,14 +173,15 @@ impl<P: CopyPort> Engine<P> {
         bytes
     }
 
-    /// From here on sources are directed to other rings, or name them: what they have in others
-    /// than those of the table may hold others up.
+    /// From now on sources are redirected to other rings, or name the ring: their messages in rings
+    /// that the table does not name may hold up others.
     pub fn begin_moving_rings(&mut self) {
         self.moves_rings = true;
     }
 
-    /// Moves what one source has in one ring, or in any, to ordinary memory. Returns the number of
-    /// bytes.
+    /// Moves the messages of one source in one ring, or in any, to ordinary memory. Returns the
+    /// number
+    /// of bytes.
     fn copy_out_of_rings(&mut self, source: Rank, from: Option<RingId>) -> u64 {
         let mut bytes = match from {
             None => self.unexpected.evacuate(source, &mut self.port),
@@ -212,7 +215,8 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Moves messages out of the own ring if this rank waits for room there: nobody else makes it.
+    /// Moves messages out of the own ring if this rank waits for room there: no other rank makes
+    /// it.
     pub(super) fn make_room_to_itself(&mut self) -> bool {
         !self.outbox.is_empty_to(self.rank) && self.empty_ring_of(self.rank) > 0
     }
@@ -222,7 +226,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Makes room for a message to this rank in its own ring, or ends its request with
-    /// [`MsgError::WaitsForItself`]. So, as between two ranks, only credit limits eager messages.
+    /// [`MsgError::WaitsForItself`]. So only credit limits eager messages, as between two ranks.
     pub(super) fn relieve_self(&mut self, id: RequestId) {
         let eager = match self.requests.get(id) {
             Some(RequestState::Send(send)) => matches!(send.stage, SendStage::Eager { .. }),

@@ -11,11 +11,11 @@
 //!      └─ CANCEL ► still unmatched? withdrawn, FIN(withdrawn)
 //! ```
 //!
-//! If the memory can be reached, there are three ways ([`Way`]), and the receiver chooses. A sender
-//! on another host may lend its memory to the fabric: the receiver's port may then fetch the bytes,
-//! which land as those of a stream, and FIN follows the last.
+//! If the receiver can access the memory, it chooses one of three ways ([`Way`]). A sender on
+//! another host may lend its memory to the fabric: the receiver's port may then fetch the bytes,
+//! which land like those of a stream, and FIN follows the last.
 //!
-//! The address need not be right: if a read is refused, out of bounds or not possible on this
+//! The address need not be valid: if a read is refused, out of bounds or not possible on this
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
 //! is tried again (containers refuse every time).
 
@@ -55,7 +55,7 @@ impl<P: CopyPort> Engine<P> {
         if want == 0 {
             return self.finish_rendezvous(id, &announced, want);
         }
-        // What is not in one piece is unpacked out of the ring.
+        // A scattered receive is unpacked out of the ring.
         let is_scattered = receive.buffer.as_ref().is_some_and(RecvBuffer::is_scattered);
         if is_scattered && rts.lent.is_none() {
             self.tally().chose(want, Way::Ring, WayReason::Only);
@@ -64,7 +64,7 @@ impl<P: CopyPort> Engine<P> {
         let (way, why) = self.choose_way(source, &rts, want);
         let (kind, began) = (self.kind_of(&rts, want), self.port.now());
         self.ask_for_puts(source, &rts, (kind, way), began);
-        // What is to be put was announced this time: so it streams, and counts as a put.
+        // A message that should be put was announced this time: so it streams, and counts as a put.
         let is_ring = matches!(way, Way::Ring | Way::Put);
         if let Some(lent) = rts.lent
             && !is_ring
@@ -77,7 +77,8 @@ impl<P: CopyPort> Engine<P> {
         }
         if !is_ring && self.read_directly(id, source, &rts, want) {
             self.tally().chose(want, Way::Read, why);
-            // Also if both ends were chosen and could not: that is what choosing them takes.
+            // Also if a joint copy was chosen and was not possible: that is the cost of choosing
+            // it.
             self.note_way(source, kind, (way, Way::Read), began);
             return self.finish_rendezvous(id, &announced, want);
         }
@@ -93,7 +94,7 @@ impl<P: CopyPort> Engine<P> {
             return (Way::Ring, WayReason::Only);
         }
         if self.capabilities.virtual_time {
-            // The same in each run.
+            // The same choice in every run.
             return (Way::Read, WayReason::Asked);
         }
         match self.config.long_messages {
@@ -112,8 +113,9 @@ impl<P: CopyPort> Engine<P> {
         MessageKind::new(want, rts.address, is_eager)
     }
 
-    /// Asks the sender of a message to put the next ones, if that is the way chosen for them or
-    /// this one could have been in the ring for long.
+    /// Asks the sender of a message to put the next ones, if that is the chosen way or if this
+    /// message
+    /// could have been in the ring long ago.
     fn ask_for_puts(
         &mut self,
         source: Rank,
@@ -122,7 +124,7 @@ impl<P: CopyPort> Engine<P> {
         now: Time,
     ) {
         let state = &mut self.sources[source as usize];
-        // Ways are compared in real time only, unless one is asked for.
+        // Ways are compared in real time only, unless the configuration asks for one.
         let (Some(ways), true) = (&mut state.ways, kind.is_eager && rts.address.is_some()) else {
             return;
         };
@@ -132,7 +134,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// An announced message of this kind has come before its receive. If that is often so, asks the
+    /// An announced message of this kind arrived before its receive. If that is frequent, asks the
     /// sender to put the next ones.
     pub(super) fn came_late_to(&mut self, source: Rank, kind: MessageKind) {
         let chooses = self.config.long_messages == LongMessages::Fastest;
@@ -156,8 +158,8 @@ impl<P: CopyPort> Engine<P> {
         self.sources[source as usize].ways.get_or_insert_default().put_next(kind, messages)
     }
 
-    /// A message that was put is taken into its receive's memory from now on: counts it, and says
-    /// since when if it is to be timed.
+    /// Starts to take a message that was put into its receive's memory: counts it, and returns the
+    /// start time if it is to be timed.
     #[inline]
     pub(super) fn begin_put(
         &mut self,
@@ -179,7 +181,7 @@ impl<P: CopyPort> Engine<P> {
         is_timed.then(|| (kind, Way::Put, self.port.now()))
     }
 
-    /// Notes what a way has taken: the one that was chosen, and the one that was gone.
+    /// Records the time of a message, for the way that was chosen and the way that was taken.
     pub(super) fn note_way(
         &mut self,
         source: Rank,
@@ -198,7 +200,7 @@ impl<P: CopyPort> Engine<P> {
         self.tally.get_or_insert_default()
     }
 
-    /// Completes a receive whose wanted bytes are in its buffer: the sender has its memory back.
+    /// Completes a receive whose wanted bytes are in its buffer, and returns the sender's memory.
     pub(super) fn finish_rendezvous(&mut self, id: RequestId, announced: &Announced, want: u64) {
         let Announced { source, bits, rts } = *announced;
         let Some(room) = self.requests.receive_mut(id).map(|receive| receive.room) else { return };
@@ -207,7 +209,7 @@ impl<P: CopyPort> Engine<P> {
         self.requests.finish(id, outcome(source, bits, rts.total, room));
     }
 
-    /// Tells the sender of an announced message that its memory is needed no more.
+    /// Tells the sender of an announced message that its memory is no longer needed.
     pub(super) fn post_consumed(&mut self, source: Rank, sender: u64) {
         let outcome = MessageOutcome::Consumed;
         self.post_control(source, Control::Finish { sender, outcome });
@@ -227,8 +229,8 @@ impl<P: CopyPort> Engine<P> {
         self.post_control(source, clear);
     }
 
-    /// Fetches the bytes that a sender on another host lends. They arrive as a stream does, and the
-    /// sender has its memory back when all are here. `false`: that is not possible.
+    /// Fetches the bytes that a sender on another host lends. They arrive like a stream, and the
+    /// sender gets its memory back when all have arrived. `false`: that is not possible.
     fn fetch(
         &mut self,
         id: RequestId,
@@ -246,7 +248,7 @@ impl<P: CopyPort> Engine<P> {
         true
     }
 
-    /// Copies the first `want` bytes from the sender's memory, if that can be reached.
+    /// Copies the first `want` bytes from the sender's memory, if it can be reached.
     fn read_directly(&mut self, id: RequestId, source: Rank, rts: &ReadyToSend, want: u64) -> bool {
         let Some(address) = rts.address else { return false };
         if self.sources[source as usize].read_refused {
@@ -279,7 +281,7 @@ impl<P: CopyPort> Engine<P> {
             send.destination == source && matches!(send.stage, SendStage::Announced { .. })
         });
         let Some(send) = send else {
-            // The request was abandoned: inform the receiver, which waits for its bytes.
+            // The request was abandoned: tell the receiver, which waits for its bytes.
             self.statistics.stray += 1;
             self.post_control(source, Control::Abort { receiver });
             return true;
@@ -327,7 +329,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Handles an ABORT: the rest of a message that this rank cleared does not come.
+    /// Handles an ABORT: the rest of a message that this rank cleared will not arrive.
     pub(super) fn aborted(&mut self, source: Rank, receiver: u64) {
         let id = RequestId::from_word(receiver);
         let stage = self.requests.receive_mut(id).map(|receive| &receive.stage);
@@ -341,7 +343,7 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-/// Fills memory with what a rank has at an address of its own.
+/// Fills a buffer from an address in another rank's memory.
 pub(super) fn read_out_of(
     port: &mut impl CopyPort,
     rank: Rank,

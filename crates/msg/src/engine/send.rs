@@ -26,17 +26,17 @@ enum Push {
     Over,
     /// A part was taken.
     Part,
-    /// All that was ready was taken, and there is more.
+    /// Everything that was ready was taken, and there is more.
     Packet,
     /// Nothing was taken.
     Nothing,
 }
 
-/// How a message leaves.
+/// How a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Carriage {
-    /// It is announced, with where its receiver may read it, and whether also before it has a
-    /// receive for it.
+    /// It is announced, with the address where its receiver may read it. `early`: also before the
+    /// receiver has a matching receive.
     Announced { address: Option<(Space, u64)>, early: bool },
     /// At once, by this protocol.
     Eager(u8),
@@ -64,7 +64,7 @@ impl<P: CopyPort> Engine<P> {
         Ok(started.unwrap_or_else(|| self.already_sent(envelope.tag, total)))
     }
 
-    /// The same without a request (`None`) if the message has gone already.
+    /// The same, without a request (`None`) if the message has been sent already.
     ///
     /// # Errors
     /// As [`Engine::start_send`].
@@ -85,7 +85,7 @@ impl<P: CopyPort> Engine<P> {
         Ok(opened)
     }
 
-    /// Starts a send of scattered data, which are packed as there is room for them.
+    /// Starts a send of scattered data, which are packed as room becomes available.
     ///
     /// # Errors
     /// As [`Engine::start_send`].
@@ -130,9 +130,10 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
-    /// bytes not posted by then are copied; a longer message needs the same bytes again
-    /// ([`Engine::attach_send`]) when its receiver asks for them. `expose`: until the send is
-    /// complete the program does not change the bytes, so that the receiver may read them.
+    /// bytes
+    /// that are not posted by then are copied; a longer message needs the same bytes again
+    /// ([`Engine::attach_send`]) when its receiver asks for them. `expose`: the program does not
+    /// change the bytes until the send is complete, so the receiver may read them.
     ///
     /// # Errors
     /// As [`Engine::start_send`].
@@ -156,9 +157,10 @@ impl<P: CopyPort> Engine<P> {
         Ok(id)
     }
 
-    /// Sends a note: a short message of the library that uses none of the program's credit and
-    /// room, and that has no completion. Notes to one rank arrive in order. Messages do not delay
-    /// them, and they may overtake messages sent before.
+    /// Sends a note: a short message of the library that uses no credit or ring space of the
+    /// program, and that has no completion. Notes to one rank arrive in order. Messages do not
+    /// delay
+    /// them, and they may overtake earlier messages.
     ///
     /// # Errors
     /// [`MsgError::InvalidLength`]: it is longer than [`NOTE_MOST`]; the envelope names no rank or
@@ -190,15 +192,16 @@ impl<P: CopyPort> Engine<P> {
         };
         let own = self.rank;
         for rank in ranks.into_iter().filter(|rank| *rank != own) {
-            // One that has failed needs no telling.
+            // A rank that has failed needs no answer.
             if self.sources[rank as usize].failed.is_none() {
                 pieces(bits, &answer).for_each(|piece| self.post_control(rank, piece));
             }
         }
     }
 
-    /// Takes the earliest note of a context with a wanted tag, with its bytes, among those that
-    /// were already handled: makes no progress.
+    /// Takes the earliest note of a context with a wanted tag, with its bytes, among notes that
+    /// were
+    /// already handled. Makes no progress.
     pub fn take_note(
         &mut self,
         context: u32,
@@ -207,7 +210,7 @@ impl<P: CopyPort> Engine<P> {
         self.notes.take(context, wanted)
     }
 
-    /// Attaches the bytes of a detached send: as many as it was started with, and the same.
+    /// Attaches the bytes of a detached send: the same bytes that it was started with.
     pub fn attach_send(&mut self, id: RequestId, buffer: SendBuffer) {
         let Some(send) = self.requests.send_mut(id) else { return };
         if send.total == buffer.as_slice().len() as u64 && matches!(send.body, SendBody::Detached) {
@@ -225,14 +228,15 @@ impl<P: CopyPort> Engine<P> {
         self.completed(Received { source: self.rank, tag, bytes })
     }
 
-    /// A complete request, for results that the program takes like those of others.
+    /// A request that is already complete, whose result the program takes like any other.
     pub fn completed(&mut self, received: Received) -> RequestId {
         self.requests.insert(|| RequestState::Done(Ok(received)))
     }
 
     /// Posts an eager message if all of it fits (`None`); otherwise opens a request without bytes
-    /// for the rest and queues it in the outbox. `expose`: the bytes stay as they are until it is
-    /// over, so that its receiver may read them, or fetch them from another host.
+    /// for the rest and queues it in the outbox. `expose`: the bytes do not change until the send
+    /// is
+    /// complete, so its receiver may read them, or fetch them from another host.
     pub(super) fn open_send(
         &mut self,
         bytes: &[u8],
@@ -275,7 +279,7 @@ impl<P: CopyPort> Engine<P> {
         Ok(Some(id))
     }
 
-    /// The receiver needs the bytes of a send no more, or they are the program's again.
+    /// Takes lent bytes back: the receiver no longer needs them, or the program wants them.
     pub(super) fn take_back(&mut self, id: RequestId) {
         if let Some(send) = self.requests.send_mut(id)
             && send.lent.take().is_some()
@@ -301,7 +305,7 @@ impl<P: CopyPort> Engine<P> {
         taken.map(|taken| taken as u64)
     }
 
-    /// Whether a message is announced or sent at once.
+    /// Chooses whether a message is announced or sent at once.
     fn carriage(
         &mut self,
         bytes: &[u8],
@@ -318,7 +322,7 @@ impl<P: CopyPort> Engine<P> {
             Some(at) => {
                 let kind = MessageKind::new(bytes.len() as u64, address, true);
                 match self.is_put(destination, kind) {
-                    // Ready ones are counted at their receiver, as such only.
+                    // Ready sends that are put are counted at their receiver as ready sends only.
                     true if ready => Carriage::Eager(EAGER_READY),
                     true if at.0 == Space::Region => Carriage::Eager(PUT_SHARED),
                     true => Carriage::Eager(PUT),
@@ -339,10 +343,11 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// The address where `destination` may read these bytes, if that may be faster than streaming.
+    /// The address where `destination` may read these bytes, if reading may be faster than
+    /// streaming.
     fn exposed(&self, bytes: &[u8], destination: Rank) -> Option<(Space, u64)> {
         let pays = |space| self.port.copies_from(space).is_some_and(|from| bytes.len() >= from);
-        // Asked first: most messages are short, and the rest takes longer than this.
+        // First, because most messages are short and the checks below take longer.
         if !pays(Space::Region) && !pays(Space::Process) {
             return None;
         }
@@ -399,7 +404,7 @@ impl<P: CopyPort> Engine<P> {
         moved
     }
 
-    /// Sends a control packet, or queues it behind those that wait.
+    /// Sends a control packet, or queues it behind earlier ones.
     pub(super) fn post_control(&mut self, destination: Rank, control: Control) {
         if self.sources[destination as usize].failed.is_some() {
             return;
@@ -411,7 +416,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Posts a control packet. Returns whether it needs no retry.
+    /// Posts a control packet. Returns whether it is done and needs no retry.
     fn push_control(&mut self, destination: Rank, control: &Control) -> bool {
         let packet = control.packet();
         let ControlPacket { protocol, header, .. } = packet;
@@ -458,7 +463,7 @@ impl<P: CopyPort> Engine<P> {
                 let is_eager = total <= self.config.eager_limit as u64;
                 let kind = MessageKind::new(total, address, is_eager);
                 let trial = ways.and_then(|ways| ways.trial(kind));
-                // In virtual time no clock decides how messages go.
+                // In virtual time no clock decides how messages travel.
                 let is_timed = address.is_some() && !self.capabilities.virtual_time;
                 let announced = if is_timed { stamp(self.port.now()) } else { 0 };
                 let rts =
@@ -509,7 +514,7 @@ impl<P: CopyPort> Engine<P> {
             self.finish_send(id);
             return Push::Over;
         }
-        // At least one byte was taken: what finds no room is an error.
+        // At least one byte was taken: a post that finds no room at all is an error.
         if taken == offered { Push::Packet } else { Push::Part }
     }
 
@@ -541,8 +546,8 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-/// Posts a part of a message with these match bits as its sender chooses, and counts what lands if
-/// that is traced.
+/// Posts a part of a message with these match bits as its sender chose, and counts the posted
+/// bytes if they are traced.
 #[inline]
 fn post_counted<P: CopyPort>(
     (port, choice): (&mut P, SenderChoice),
@@ -559,12 +564,12 @@ fn post_counted<P: CopyPort>(
 
 // One message to every other member of a group, by one command of the port.
 //
-// Each member gets an eager message of this rank as if it had been sent to it alone, so it is
-// received like any other. Members that have no room are sent it one by one, as are all members
-// where a message is long, so that they read it when they have matched it, or where earlier
-// messages wait for room, which it must not overtake.
+// Each member gets an eager message of this rank as if it had been sent to that member alone, so
+// the member receives it like any other. Members without room get it one by one. So do all members
+// if the message is long, because they read it after matching, or if earlier messages wait for
+// room, because it must not overtake those.
 
-/// What a multicast has left to be sent.
+/// The sends that a multicast leaves to be done.
 #[derive(Debug)]
 pub(crate) struct MulticastRest {
     /// The request of a member that has taken a part.

@@ -1,7 +1,8 @@
-//! What threads of a rank that wait at the same time need to know of the engine.
+//! The engine's part in waits of several threads of a rank.
 //!
-//! One thread at a time has the engine. A thread that waits lets others have it, and so has to know
-//! afterwards, or have others know, whether what it waits for may have come meanwhile: [`Wanted`].
+//! One thread at a time has the engine. A waiting thread hands it to others. Afterwards somebody
+//! has
+//! to know whether the awaited operation may be complete: [`Wanted`] records what to check.
 
 use hikyaku_nic::fabric::{CopyPort, Wake};
 
@@ -9,81 +10,82 @@ use super::Engine;
 use super::wait::Blocked;
 use crate::request::RequestId;
 
-/// What one thread has polled in vain.
+/// The unsuccessful polls of one thread.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    /// Requests that have their memory, and so end without their thread.
+    /// Requests that have their memory, and so complete without their thread.
     pub requests: Vec<RequestId>,
-    /// Whether there was more: then it may have come whenever the engine has made progress.
+    /// Whether other polls failed too: these may succeed after any progress of the engine.
     pub more: bool,
 }
 
 impl<P: CopyPort> Engine<P> {
-    /// From here on unsuccessful polls are noted in `wanted`.
+    /// Starts to record unsuccessful polls in `wanted`.
     pub fn begin_to_want(&mut self, mut wanted: Wanted) {
         wanted.requests.clear();
         wanted.more = false;
         self.wanted = Some(wanted);
     }
 
-    /// Until [`Engine::want_again`] polls are another thread's. What was noted until here.
+    /// Stops recording: until [`Engine::want_again`], polls belong to another thread. Returns the
+    /// records so far.
     pub fn wait_for_nothing(&mut self) -> Option<Wanted> {
         self.wanted.take()
     }
 
-    /// Goes on noting.
+    /// Resumes recording.
     pub fn want_again(&mut self, wanted: Option<Wanted>) {
         self.wanted = wanted;
     }
 
-    /// What was noted since. `more` if there was nothing.
+    /// Ends recording and returns the records. Sets `more` if they name no request.
     pub fn end_to_want(&mut self) -> Wanted {
         let mut wanted = self.wanted.take().unwrap_or_default();
         wanted.more |= wanted.requests.is_empty();
         wanted
     }
 
-    /// Notes a request that has its memory and is not complete.
+    /// Records a request that has its memory and is not complete.
     pub(super) fn want(&mut self, id: RequestId) {
         if let Some(wanted) = &mut self.wanted {
             wanted.requests.push(id);
         }
     }
 
-    /// Notes something else.
+    /// Records a poll of something else.
     pub(crate) fn want_more(&mut self) {
         if let Some(wanted) = &mut self.wanted {
             wanted.more = true;
         }
     }
 
-    /// Whether what a thread wanted, `turns` ago by [`Engine::turns`], may have come.
+    /// Whether something in `wanted`, recorded at `turns` ([`Engine::turns`]), may be complete.
     pub fn may_have_come(&self, wanted: &Wanted, turns: u64) -> bool {
         wanted.more && turns != self.turns
             || wanted.requests.iter().any(|id| self.requests.is_done(*id))
     }
 
-    /// How often there was something to do.
+    /// How many rounds had something to do.
     pub fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// Counts deaths, notes and what came of periodic checks: they may concern every thread.
+    /// Counts deaths, notes and results of periodic checks: they may concern every thread.
     pub fn news(&self) -> u64 {
         self.news
     }
 
-    /// Makes progress, or else the periodic checks. Whether there was anything to do.
+    /// Makes progress, or else runs the periodic checks. Returns whether there was anything to do.
     pub fn advance(&mut self) -> bool {
         self.progress() || self.attend(None)
     }
 
-    /// [`Engine::rest`] up to where the port waits; then [`Engine::end_rest`].
+    /// The part of [`Engine::rest`] before the port waits; [`Engine::end_rest`] follows it.
     pub fn begin_rest(&mut self, blocked: &mut Blocked) {
         self.account(blocked);
     }
 
-    /// The rest of a round is over.
+    /// The part of [`Engine::rest`] after the port has waited.
     pub fn end_rest(&mut self, blocked: &Blocked, wake: Wake) {
         self.rested(wake);
         self.begin_round(blocked);

@@ -1,13 +1,14 @@
-//! Calls that do not wait and find nothing, as of a loop of MPI_Test.
+//! Nonblocking calls that find nothing, as in a loop of MPI_Test.
 //!
-//! A rank that polls by such calls gives its processor away where others need it. And it announces
-//! what it polls for, as a call does that waits: now and then, so that a call in vain pays for a
-//! count. Nothing takes the announcement back when the loop ends, which would be paid for by each
-//! call that finds something. It says instead when it was made.
+//! A rank that polls by such calls yields its processor if others need it. It also announces what
+//! it
+//! polls for, as a blocking call does: only now and then, so that most unsuccessful calls pay for a
+//! counter alone. The announcement is not withdrawn when the loop ends, because every successful
+//! call would pay for that. It carries the time when it was made instead.
 //!
 //! ```text
-//!   calls in vain  ......?A......................?A........................................?A
-//!                        ^ the next one is asked what it polls for, and that is announced
+//!   empty calls   ......?A......................?A........................................?A
+//!                        ^ the next call is asked what it polls for, and that is announced
 //! ```
 
 use hikyaku_nic::fabric::{CopyPort, Wait};
@@ -16,30 +17,30 @@ use hikyaku_nic::time::Time;
 use super::Engine;
 use super::wait::Reports;
 
-/// Calls in vain in a row after which one gives its processor away.
+/// Consecutive unsuccessful calls after which a call yields its processor.
 const VAIN_CALLS: u32 = 4;
 
-/// Calls in vain before the first is announced.
+/// Unsuccessful calls before the first announcement.
 const FIRST_CALLS: u32 = 16;
 
-/// Most calls in vain between two announcements.
+/// Most unsuccessful calls between two announcements.
 const MOST_CALLS: u32 = 1 << 16;
 
-/// The time between two announcements that is aimed at.
+/// The intended time between two announcements.
 const PERIOD: Time = Time::from_nanoseconds(10_000_000);
 
-/// The calls that have found nothing.
+/// The calls that found nothing.
 #[derive(Debug)]
 pub(super) struct VainCalls {
-    /// How many in a row without an event in between, and [`Engine::turns`] at the last of them.
+    /// The number of consecutive ones without an event, and [`Engine::turns`] at the last of them.
     row: u32,
     turns: u64,
-    /// How many are left before something is to be done, and before they are announced again.
+    /// Calls left before the next ask or announcement, and the length of this period.
     left: u32,
     period: u32,
-    /// Whether the next one is asked what it polls for.
+    /// Whether the next call is asked what it polls for.
     is_asked: bool,
-    /// What was announced last, and how many messages had been sent and received then.
+    /// The last announcement, and the number of messages sent and received at that time.
     announced: Option<(Wait, u64)>,
 }
 
@@ -51,9 +52,9 @@ impl Default for VainCalls {
 }
 
 impl<P: CopyPort> Engine<P> {
-    /// Notes that a call that does not wait has found nothing. Whether that was so several times
-    /// in a row, without an event in between, and whoever it looks for may need this processor.
-    // Counted here, not by `idle_rounds`: what looks at memory alone makes no round.
+    /// Records that a nonblocking call has found nothing. Returns whether several did so in a row,
+    /// without an event in between, and the rank they poll for may need this processor.
+    // Counted here, not by `idle_rounds`: a call that only reads memory makes no round.
     pub fn found_nothing(&mut self) -> bool {
         let vain = &mut self.vain;
         vain.row = if vain.turns == self.turns { vain.row.saturating_add(1) } else { 1 };
@@ -65,12 +66,12 @@ impl<P: CopyPort> Engine<P> {
         self.vain.row >= VAIN_CALLS && self.port.is_crowded()
     }
 
-    /// Asks the next call in vain what it polls for, or announces what it has said.
+    /// Asks the next unsuccessful call what it polls for, or announces its answer.
     #[cold]
     fn note_vain_calls(&mut self) {
         self.vain.left = self.vain.period;
         let was_asked = std::mem::take(&mut self.vain.is_asked);
-        // A call that waits, of another thread or around this one, has its own reports.
+        // A blocking call, of another thread or around this one, makes its own reports.
         if self.waiting.is_some() {
             return;
         }
@@ -85,7 +86,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     fn announce_polls(&mut self, wait: Wait) {
-        // In virtual time a clock may cost some.
+        // In virtual time, reading the clock may itself cost time.
         let is_virtual = self.capabilities.virtual_time;
         let now = if is_virtual { Time::ZERO } else { self.port.now() };
         let before = self.vain.announced.take();
@@ -97,7 +98,7 @@ impl<P: CopyPort> Engine<P> {
             };
             self.vain.left = self.vain.period;
         }
-        // As long as no message of the program has gone or come, it is the same loop.
+        // While the program sends and receives no message, this is the same loop.
         let messages = self.statistics.messages_sent + self.statistics.messages_received;
         let same = before.filter(|(_, before)| *before == messages);
         let since = same.map_or(now, |(before, _)| before.since);
@@ -106,7 +107,7 @@ impl<P: CopyPort> Engine<P> {
         self.port.announce_wait(Some(wait));
     }
 
-    /// A call waits: it is not asked what it polls.
+    /// A blocking call begins: it is not asked what it polls.
     #[inline]
     pub(super) fn ask_no_polls(&mut self) {
         if self.vain.is_asked {

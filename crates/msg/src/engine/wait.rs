@@ -19,29 +19,29 @@ use crate::unexpected::UnexpectedEntry;
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
 
-/// Rounds of a blocking call, idle or not, after which it is announced even if something has always
-/// happened: what happens need not be what the call waits for, and may never end.
+/// Rounds of a blocking call, idle or not, after which it is announced even if every round had
+/// events: they need not be the events that the call waits for, and may never end.
 const LONG_ROUNDS: u32 = 1 << 12;
 
 /// Idle rounds in a row between checks for sources that are held up.
 const RELIEF_ROUNDS: u32 = 16;
 
-/// Idle rounds in a row between checks for departed peers, and for announced messages of which the
+/// Idle rounds in a row between checks for departed peers, and for announced messages whose
 /// senders need not wait any longer.
 pub(super) const GONE_ROUNDS: u32 = 64;
 
-/// Idle rounds in a row after which a call that only this rank itself could end fails.
+/// Idle rounds in a row after which a call fails if only this rank itself could end it.
 const ALONE_ROUNDS: u32 = 256;
 
-/// Longest sleep of a wait for what may wake nobody: memory to change, datagrams, room.
+/// Longest sleep of a wait whose event may wake no rank: changed memory, datagrams, room.
 pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
 
 /// How a wait sleeps when there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Until a rank wakes this one: the rank that brings what is waited for does.
+    /// Until a wake-up: the rank that completes the wait sends one.
     Doorbell,
-    /// For [`MEMORY_SLEEP`] at most: memory of others changes, and perhaps nobody wakes this rank.
+    /// For [`MEMORY_SLEEP`] at most: other ranks change memory, and may not wake this rank.
     Memory,
 }
 
@@ -51,24 +51,24 @@ pub enum Pace {
 /// nothing happened. In the round at whose end the wait is announced, each unsuccessful poll
 /// reports its operation ([`Engine::report_wait`]). After progress the call is announced anew. A
 /// round with progress is accounted for too ([`Engine::go_on`]): each loop of a blocking call ends
-/// each of its rounds by one of the two, so that no rank is in a call that nobody can name.
+/// each of its rounds by one of the two, so every long call can be named.
 #[derive(Debug)]
 pub struct Blocked {
-    /// The announcement if nothing is reported.
+    /// The announcement if no operation is reported.
     wait: Wait,
     rounds: u32,
-    /// Rounds in all, also those with progress.
+    /// All rounds, including those with progress.
     all: u32,
     /// [`Engine::turns`] at the last rest.
     turns: u64,
     since: Option<Time>,
     announced: Option<Wait>,
-    /// What was announced before: the wait that this one is within.
+    /// The announcement before this one: of the enclosing wait.
     around: Option<Wait>,
 }
 
 impl Blocked {
-    /// A call that waits for this, unless operations report otherwise.
+    /// A call that waits as `wait` says, unless operations report otherwise.
     pub const fn new(wait: Wait) -> Blocked {
         let (since, announced, around) = (None, None, None);
         Blocked { wait, rounds: 0, all: 0, turns: 0, since, announced, around }
@@ -78,7 +78,7 @@ impl Blocked {
 /// The operations that the current call waits for, as reported by unsuccessful polls.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    /// Whether this round is the one to announce.
+    /// Whether the call is announced at the end of this round.
     pub(super) are_taken: bool,
     are_paused: bool,
     pub(super) count: u32,
@@ -107,11 +107,12 @@ impl<P: CopyPort> Engine<P> {
         done
     }
 
-    /// Takes the result of one of several requests, the first that was complete, and frees it: its
-    /// place and the result. Makes progress first if none is.
+    /// Takes and frees the result of the request that completed first among `ids`. Returns its
+    /// place and the result. Makes progress first if none is complete.
     ///
-    /// Receives that match the same messages so end in the order in which those came. Programs that
-    /// keep several open rely on that, as HPCC's MPIRandomAccess does.
+    /// So receives that match the same messages complete in the order of arrival. Programs that
+    /// keep
+    /// several open rely on that, as HPCC's MPIRandomAccess does.
     pub fn test_any(&mut self, ids: &[RequestId]) -> Option<(usize, Result<Received, MsgError>)> {
         if self.requests.first_done(ids).is_none() {
             if let Err(error) = self.check_process() {
@@ -171,8 +172,8 @@ impl<P: CopyPort> Engine<P> {
     /// Waits for one of `ids`, which belong to `open` operations that the program waits for.
     fn wait_long(&mut self, ids: &[RequestId], open: u32) -> (usize, Result<Received, MsgError>) {
         let mut blocked = None;
-        // Not `idle_rounds`, which go on from what waited before: a message to this rank may still
-        // be on its way there.
+        // Not `idle_rounds`, which continues the count of earlier waits: a message to this rank may
+        // still be in flight.
         let mut alone_rounds = 0;
         let mut busy_rounds = 0u32;
         let done = loop {
@@ -185,7 +186,7 @@ impl<P: CopyPort> Engine<P> {
             if self.progress() {
                 alone_rounds = 0;
                 busy_rounds = busy_rounds.saturating_add(1);
-                // A wait that ends soon pays nothing for it.
+                // A short wait pays nothing for this.
                 if busy_rounds >= LONG_ROUNDS {
                     let new = || Blocked::new(Wait { open, ..self.wait_of(ids[0]) });
                     let blocked = blocked.get_or_insert_with(new);
@@ -209,7 +210,7 @@ impl<P: CopyPort> Engine<P> {
                 continue;
             }
             if alone {
-                // No rank would wake us: a sleep would be lost time in each of the rounds.
+                // No other rank can wake this one: a sleep would waste time in every round.
                 self.port.park(Some(self.port.now()));
             } else {
                 self.rest(blocked);
@@ -222,14 +223,15 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Waits until everything that can be posted is posted: started sends with their bytes
-    /// attached, and replies to peers. To be called before the rank leaves: what has come for it
-    /// and takes the room of others is dropped, who perhaps leave as well. Does not wait for
-    /// departed peers, nor for streams of futures that are not polled.
+    /// attached, and replies to peers. Call this before the rank leaves. Messages that hold the
+    /// ring
+    /// space of other ranks are dropped, because those ranks may be leaving as well. Does not wait
+    /// for departed peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {
         if self.port.is_forked() {
             return;
         }
-        // These are no different from messages that have come.
+        // From here on these are like messages that have arrived.
         self.read_early();
         let mut blocked = Blocked::new(Wait::new(Activity::Leave));
         while let Some(destination) = self.posts_wait_for() {
@@ -240,7 +242,7 @@ impl<P: CopyPort> Engine<P> {
         self.awake(&blocked);
     }
 
-    /// Drops all that nobody has received. Whoever has announced a message hears that this rank has
+    /// Drops all unmatched messages. The sender of an announced message learns that this rank has
     /// left.
     fn drop_unmatched(&mut self) {
         if !self.unexpected.is_empty() {
@@ -268,7 +270,7 @@ impl<P: CopyPort> Engine<P> {
         waiting.next().map(|(destination, _)| destination)
     }
 
-    /// Makes progress, or waits a little. For callers that poll something themselves.
+    /// Makes progress, or waits a little. For callers that run their own polling loop.
     pub fn idle(&mut self) {
         if !self.progress() && !self.attend(None) {
             self.park();
@@ -302,27 +304,28 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Sets the operation that the awaited requests are parts of; `None`: they are no parts.
+    /// Sets the operation that the awaited requests belong to; `None`: they stand alone.
     pub fn set_whole(&mut self, whole: Option<Wait>) {
         self.whole = whole;
     }
 
-    /// Pauses or resumes reports: while the caller polls something that it does not wait for.
-    /// Returns the previous setting.
+    /// Pauses or resumes reports, while the caller polls something that it does not wait for.
+    /// Returns
+    /// the previous setting.
     #[inline]
     pub fn pause_reports(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.reports.are_paused, paused)
     }
 
-    /// Since when the current call has waited long enough to be announced, and the time; `None`: it
-    /// has not, or time is virtual.
+    /// The start of the current call's wait, and the present time, if the wait is long enough to be
+    /// announced and time is not virtual.
     #[inline]
     pub fn long_wait(&self) -> Option<(Time, Time)> {
         let wait = self.waiting?;
         (!self.port.capabilities().virtual_time).then(|| (wait.since, self.port.now()))
     }
 
-    /// How many operations were reported; `None`: none need be.
+    /// How many operations were reported; `None`: no reports are needed.
     #[inline]
     pub fn reported_waits(&self) -> Option<u32> {
         (self.reports.are_taken && !self.reports.are_paused).then_some(self.reports.count)
@@ -336,17 +339,16 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
-    /// Reports the wait of an operation in place of its parts, reported since there were `before`.
-    /// The rank that the first part waits for becomes that of the whole, and so does its context if
-    /// the whole has none.
+    /// Reports the wait of an operation in place of its parts, which were reported after the first
+    /// `before`. The whole takes the peer of its first part, and also its context if it has none.
     pub fn report_whole(&mut self, before: u32, wait: Wait) {
         let part = if before == 0 { self.reports.first.take() } else { None };
         self.reports.count = before;
         self.report_wait(part.map_or(wait, |part| whole_of(part, wait)));
     }
 
-    /// Ends a round of a blocking call that has not found what it waits for: makes progress, or
-    /// waits a little if there is none to make.
+    /// Ends a round of a blocking call whose event has not occurred: makes progress, or waits a
+    /// little if there is none to make.
     #[inline]
     pub fn pass(&mut self, blocked: &mut Blocked, pace: Pace) {
         let any = self.progress() || pace == Pace::Doorbell && self.attend(None);
@@ -364,15 +366,15 @@ impl<P: CopyPort> Engine<P> {
         self.begin_round(blocked);
     }
 
-    /// [`Engine::rest`] for a wait that perhaps no rank ends by a wake-up.
+    /// [`Engine::rest`] for a wait that may end without a wake-up.
     pub fn rest_for_memory(&mut self, blocked: &mut Blocked) {
         self.account(blocked);
         self.doze(None);
         self.begin_round(blocked);
     }
 
-    /// Lets time pass where perhaps nobody wakes this rank: [`MEMORY_SLEEP`] at most, and not
-    /// beyond `until`.
+    /// Lets time pass when no rank may wake this one: [`MEMORY_SLEEP`] at most, and not beyond
+    /// `until`.
     pub fn doze(&mut self, until: Option<Time>) {
         self.read_early();
         let soon = self.port.now() + MEMORY_SLEEP;
@@ -392,7 +394,7 @@ impl<P: CopyPort> Engine<P> {
     pub(super) fn account(&mut self, blocked: &mut Blocked) {
         self.go_on(blocked);
         if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
-            // The open operation may be another one now.
+            // The open operation may have changed.
             blocked.rounds = ANNOUNCE_ROUNDS - 2;
             blocked.announced = None;
             self.reports = Reports::default();
@@ -423,8 +425,8 @@ impl<P: CopyPort> Engine<P> {
         self.port.announce_wait(Some(wait));
     }
 
-    /// Lets time pass. After a sleep, periodic checks are due: the number of rounds does not
-    /// measure time when each may be a tenth of a second.
+    /// Lets time pass. After a sleep, periodic checks are due: rounds do not measure time if each
+    /// may take a tenth of a second.
     pub(super) fn park(&mut self) -> Wake {
         let wake = self.port.park(None);
         self.rested(wake);
@@ -453,7 +455,8 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Periodic checks while there is nothing to do. Returns whether they changed anything, so that
-    /// the caller polls again before it waits.
+    /// the
+    /// caller polls again before it waits.
     pub(crate) fn attend(&mut self, probing: Option<&Selector>) -> bool {
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let rounds = self.idle_rounds;
@@ -469,16 +472,16 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-// Waiting for something that is not a message: a group member's words in shared memory.
+// Waiting for something other than a message: a group member's words in shared memory.
 //
-// The same loop as in every blocking call: messages progress meanwhile, a long wait is announced,
+// The loop is that of every blocking call: messages progress meanwhile, a long wait is announced,
 // and the port that parks knows which polls found nothing.
 
-/// Polls of `look` between two polls for messages. Whatever comes soon comes within these.
+/// Polls of `look` between two polls for messages. Early results arrive within these.
 const POLLS: u32 = 4;
 
 impl<P: CopyPort> Engine<P> {
-    /// Polls the port until `look` returns something; announces a long wait as `wait` says.
+    /// Polls the port until `look` returns a value; announces a long wait as `wait` says.
     ///
     /// `look` must end by itself when a rank that it needs is gone, as the calls of
     /// [`hikyaku_nic::fabric::GroupPort`] do.
@@ -498,7 +501,7 @@ impl<P: CopyPort> Engine<P> {
     fn watch_on<R>(&mut self, wait: Wait, mut look: impl FnMut(&mut P) -> Option<R>) -> R {
         let mut blocked = Blocked::new(wait);
         let found = 'found: loop {
-            // Others of this processor run while this rank parks, and not before.
+            // Other ranks on this processor run only while this rank parks.
             let crowded = self.port.is_crowded();
             for _ in 0..if crowded { 1 } else { POLLS } {
                 if !crowded {
@@ -516,7 +519,7 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-/// The wait of an operation whose part waits so.
+/// The wait of an operation, given the wait of its part.
 fn whole_of(part: Wait, whole: Wait) -> Wait {
     Wait { peer: part.peer, context: whole.context.or(part.context), ..whole }
 }

@@ -66,7 +66,7 @@ fn a_wait_for_next_frees_its_slot() {
     for byte in [7, 8] {
         a.send(&[byte], to(1, 1), SendMode::Standard).unwrap();
     }
-    // Not the first receive of its source: the next message completes the other one.
+    // This is not the first receive of its source: the next message completes the other one.
     assert_eq!(b.wait_for_next(second).map(|received| received.bytes), Some(1));
     assert_eq!(b.test(second), Some(Err(MsgError::NoSuchRequest)));
     assert_eq!(b.test(first).unwrap().map(|received| received.bytes), Ok(1));
@@ -110,7 +110,7 @@ fn who_asks_again_and_again_in_vain_is_to_give_way_where_others_need_the_process
             .collect();
         let due = |at| crowded && at >= 3;
         assert_eq!(asked, (0..6).map(due).collect::<Vec<_>>(), "crowded: {crowded}");
-        // Something that comes ends that.
+        // An arriving message ends that.
         a.send(&[1], to(1, 9), SendMode::Standard).unwrap();
         assert_eq!(b.test(id), None);
         assert!(!b.found_nothing());
@@ -140,7 +140,7 @@ fn a_loop_of_calls_in_vain_is_announced_by_what_they_poll() {
     assert!(later.polled > first.polled);
     assert_eq!(b.waiting(), None, "it is no call that waits");
 
-    // A probe of something else, and a message that nobody receives.
+    // A probe for something else, and a message that no receive takes.
     b.idle();
     a.send(&[1], to(1, 9), SendMode::Standard).unwrap();
     let mut probed = || {
@@ -161,7 +161,7 @@ fn a_loop_of_calls_in_vain_is_announced_by_what_they_poll() {
 fn a_slow_loop_is_announced_at_every_call_and_a_fast_one_rarely() {
     let (_a, mut b) = pair();
     let (id, _memory) = irecv(&mut b, 2, from(0, 1));
-    // How many announcements a thousand calls make, with so much time between two.
+    // How many announcements a thousand calls make, with this much time between two calls.
     let mut announced = |milliseconds: u64| {
         let mut said = 0;
         for _ in 0..1000 {
@@ -178,7 +178,7 @@ fn a_slow_loop_is_announced_at_every_call_and_a_fast_one_rarely() {
     assert!(fast < 10 && slow > 400 && again < 20, "{fast} {slow} {again}");
 }
 
-/// Its own polls would cost as much as they say.
+/// Its own polls would cost as much as their report is worth.
 #[test]
 fn a_call_that_waits_is_not_asked_what_it_polls() {
     let (_a, mut b) = pair();
@@ -222,7 +222,7 @@ fn a_wait_for_next_completes_whatever_comes_before() {
     let bytes: Vec<u8> = receives.iter().map(|(_, memory)| memory.to_vec()[0]).collect();
     assert_eq!(bytes[..3], [5, 3, 4]);
     assert_eq!(b.statistics().messages_received, 3);
-    // Nobody waits for tag 9.
+    // No message of tag 9 was sent.
     assert_eq!(b.wait_for_next(receives[3].0), None);
 }
 
@@ -301,7 +301,7 @@ fn a_synchronous_send_returns_only_after_the_match() {
             engine.send(&[], to(1, 0), SendMode::Synchronous).unwrap();
             order.lock().unwrap().push("sent");
         } else {
-            // The announcement is here, and the sender must still wait.
+            // The announcement has arrived, and the sender must still wait.
             engine.wait_probe(from(0, 0)).unwrap();
             (0..100).for_each(|_| engine.idle());
             order.lock().unwrap().push("received");
@@ -422,7 +422,7 @@ fn a_wait_in_which_something_always_happens_is_announced() {
                 return Poll::Ready(());
             }
             left -= 1;
-            // What the next progress meets.
+            // The next progress finds this.
             open = Some(irecv(&mut engine, 1, from(0, 0)).0);
             other.send(&[1], to(1, 0), SendMode::Standard).unwrap();
             Poll::Pending
@@ -482,7 +482,7 @@ fn early_looks_are_left_out_where_they_find_nothing() {
     let (mut a, mut b) = pair();
     let mut into = [0];
     let mut look = |b: &mut Engine<Unruly>| b.recv_if_there(&mut into, 0, 1, 5);
-    // How many looks are left out, before a message that is there is found.
+    // How many polls are skipped before an arrived message is found.
     let mut left_out = |b: &mut Engine<Unruly>| {
         a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
         (0..100).position(|_| look(b) == Some(1)).expect("a message that is there is found")
@@ -539,7 +539,7 @@ fn an_early_look_takes_nothing_from_older_receives() {
 fn early_looks_behind_other_receives_are_ever_fewer() {
     let (mut a, mut b) = pair();
     let first = irecv(&mut b, 1, from(0, 5));
-    // Looks 1, 3, 7 and 15 of those behind it.
+    // Polls 1, 3, 7 and 15 of the receives behind it.
     (0..14).for_each(|_| assert_eq!(b.recv_if_there(&mut [0], 0, 1, 5), None));
     a.send(&[1], to(1, 5), SendMode::Standard).unwrap();
     a.send(&[2], to(1, 5), SendMode::Standard).unwrap();

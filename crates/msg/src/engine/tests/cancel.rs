@@ -127,7 +127,7 @@ fn an_abandoned_announcement_ends_its_receive() {
     }
 }
 
-/// Where no copy can be lent by the same key, the receiver is done with the memory on return.
+/// If the same key cannot lend a copy, the receiver no longer uses the memory on return.
 #[test]
 fn an_abandoned_loan_outlasts_whoever_fetches_it() {
     for matched in [false, true] {

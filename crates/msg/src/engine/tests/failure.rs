@@ -42,7 +42,8 @@ fn a_death_ends_only_requests_of_that_rank() {
     assert_eq!(b.rank(), 1);
 }
 
-/// A receive from any source of a communicator waits for ranks that have it, before and after.
+/// A receive from any source of a communicator waits only for its members, posted before the death
+/// or after it.
 #[test]
 fn a_death_fails_no_wildcard_of_communicators_without_it() {
     const CONTEXT: u32 = 7;
@@ -131,7 +132,7 @@ fn a_death_ends_blocked_calls() {
         0 => engine.recv(&mut [], from(2, 0)).map(drop),
         1 => engine.send(&pattern(5000, 1), to(2, 0), SendMode::Standard),
         2 => {
-            // Stays, silently, until it is declared dead.
+            // Stays silent until it is declared dead.
             while !is_dead(&engine, 2) {
                 engine.port_mut().park(None);
             }
@@ -177,7 +178,7 @@ fn requests_of_a_departed_rank_end() {
     assert_eq!(a.send(&pattern(1000, 0), to(1, 0), SendMode::Standard), gone);
     assert_eq!(a.send(&[], to(1, 0), SendMode::Synchronous), gone);
     assert_eq!(a.wait_probe(from(1, 0)).map(drop), gone);
-    // Messages may still go until there is no room; then no more.
+    // Messages may still be posted until there is no room; then no more.
     let until_full = (0..100).find_map(|_| a.send(&[1], to(1, 0), SendMode::Standard).err());
     assert_eq!(until_full, gone.err());
 }

@@ -1,4 +1,4 @@
-//! Credit and room: a fast sender is slowed, a needed one is relieved.
+//! Credit and room: a fast sender is slowed, a source that is needed is relieved.
 
 use hikyaku_nic::fabric::{Activity, Port, Unmatched, Wait};
 use hikyaku_nic::plan::{RankFlow, TrafficKind};
@@ -58,7 +58,7 @@ fn a_note_overtakes_messages_without_credit_or_room() {
         a.send_note(&note, to(1, 9)).unwrap();
         a.send_note(&[], to(1, 9)).unwrap();
         settle(&mut [&mut a, &mut b]);
-        // A rank that waits for none of the messages receives it nevertheless.
+        // A rank that waits for none of the messages receives the note nevertheless.
         let about = |bytes| Received { source: 0, tag: 9, bytes };
         assert_eq!(b.take_note(1, |tag| tag == 8), None);
         assert_eq!(b.take_note(1, |_| true), Some((about(note.len() as u64), note)));
@@ -107,7 +107,7 @@ fn a_note_is_answered_in_any_call_and_kept() {
     a.send_note(&note, unanswered).unwrap();
     a.send_note(&note, Envelope { context: 2, ..to(1, 9) }).unwrap();
     settle(&mut [&mut a, &mut b]);
-    // Nobody has taken a note there.
+    // No call has taken a note there.
     let (about, answer) = a.take_note(1, |_| true).unwrap();
     assert_eq!((about.source, about.tag), (1, 9));
     assert_eq!(answer, note.iter().rev().copied().collect::<Vec<u8>>());
@@ -300,8 +300,8 @@ fn ranks_leave_though_nobody_receives_what_they_sent() {
 
 #[test]
 fn threads_may_receive_out_of_order() {
-    // Each round every rank sends more than credit and ring hold, and receives it in another order:
-    // stalls, relief, streams and direct receives all occur in practice.
+    // In each round every rank sends more than credit and ring hold, and receives in another order:
+    // stalls, relief, streams and direct receives all occur.
     const BATCH: usize = 7;
     let lengths = [0, 8, 48, 100, 600, 601, 2500];
     let evacuations = run(tight(4), |mut engine| {
@@ -345,7 +345,7 @@ fn evacuation_stops_at_the_announced_limit() {
     let (receive, memory) = irecv(&mut b, 1, from(0, 1));
     assert!(test_often(receive, &mut b, &mut a).is_none());
     let held = b.at_limit.unwrap();
-    // The limit is ten of 60 and 128 bytes, and up to a window is handled at once.
+    // The limit is ten messages of 60 and 128 bytes, and up to a window is handled at once.
     assert!((11..=20).contains(&held.messages) && held.bytes == 60 * held.messages, "{held:?}");
     let mut blocked = Blocked::new(Wait::new(Activity::Receive).with(Some(0), Some(1)));
     (0..40).for_each(|_| b.rest(&mut blocked));
@@ -387,7 +387,7 @@ fn evacuated_messages_are_not_scanned_again() {
     assert_eq!(b.unexpected.evacuated().messages, 200);
 }
 
-/// Packets are of 128 bytes here, rings of 1,024.
+/// Packets have 128 bytes here, rings 1,024.
 #[test]
 fn a_traced_engine_knows_what_went_to_whom() {
     let (mut a, mut b) = pair();
@@ -426,7 +426,7 @@ fn a_traced_message_without_room_is_held_up_once() {
         settle(&mut [&mut a, &mut b]);
     }
     let flow = |engine: &Engine<Unruly>| *engine.traffic().unwrap().flows().next().unwrap().2;
-    // Credit is for four messages.
+    // Credit allows four messages.
     assert_eq!((flow(&a).messages, flow(&a).held_up), (4, 2));
     for _ in 0..6 {
         let receive = irecv(&mut b, 1, from(0, 0));
@@ -458,7 +458,7 @@ fn what_comes_of_a_tag_that_has_ended_is_dropped() {
         let lying = b.statistics();
         assert_eq!((lying.unexpected_messages, lying.unexpected_bytes), (0, 0), "{length} bytes");
         assert!(sends.into_iter().chain([mine]).all(|id| a.test(id).unwrap().is_ok()));
-        // A context that is used again is another one.
+        // A context number that is reused is a new context.
         b.drop_context(1);
         send(&mut a, 3);
         settle(&mut [&mut a, &mut b]);

@@ -84,7 +84,7 @@ fn malformed_payloads_are_dropped_and_counted() {
 #[test]
 fn contradicting_parts_end_only_their_message() {
     let bits = to(1, 0).bits();
-    // (offset, total) of a second part after 100 bytes of 300.
+    // (offset, total) of a second part that follows 100 bytes of 300.
     for (offset, total, bits_too) in
         [(0, 300, bits), (99, 300, bits), (200, 300, bits), (100, 301, bits), (100, 300, bits + 1)]
     {
@@ -99,7 +99,7 @@ fn contradicting_parts_end_only_their_message() {
                 assert_eq!(b.test(id), Some(Err(MsgError::Malformed { source_rank: 0 })));
             }
             if offset == 0 {
-                // A valid start: the message without an end is the second one. End it.
+                // A valid start: the second message is the incomplete one. Complete it.
                 inject_part(&mut a, EAGER, bits, &[3; 100], 300, 0);
                 inject_part(&mut a, EAGER, bits, &[3; 200], 300, 100);
                 settle(&mut [&mut a, &mut b]);
@@ -159,7 +159,7 @@ fn an_invalid_address_is_not_read() {
         };
         inject(&mut a, RTS, to(1, 0).bits(), &rts.encode());
         settle(&mut [&mut a, &mut b]);
-        // It asked for a stream instead, of an unknown request, and was informed.
+        // It asked for a stream instead, of an unknown request, and got an ABORT.
         assert_eq!(b.statistics().refused_reads, u64::from(address.is_some()));
         let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
         assert_eq!(b.test(receive), Some(Err(error)));
@@ -262,7 +262,7 @@ proptest! {
             let command = Command {
                 total, offset, ..Command::send(1, protocol, header, &payload)
             };
-            // A full ring takes no more of them, which is just as well.
+            // A full ring refuses some of them; that does not matter here.
             let _ = a.port_mut().post(&command);
             b.progress();
             a.progress();

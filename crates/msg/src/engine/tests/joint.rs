@@ -10,7 +10,7 @@ use crate::ways::Way;
 
 const LENGTH: usize = 150_000;
 
-/// A sender with its message, and a receiver with room, which carries messages this way.
+/// A sender with its message, and a receiver with room that carries messages in this way.
 fn ends(way: Way) -> (Engine<Unruly>, RegionBuffer, Engine<Unruly>, RegionBuffer) {
     let (mut a, mut b) = pair();
     b.carry_long_messages(LongMessages::By(way));
@@ -93,7 +93,7 @@ fn a_receive_that_loses_its_memory_in_the_middle_goes_on_elsewhere() {
     let send = start(&mut a, &message);
     settle(&mut [&mut a]);
     b.lend_to_receive(receive, &mut into, |b| settle(&mut [b]));
-    // The sender hears of the first copy only after that has lost its memory.
+    // The sender learns of the first copy only after that copy has lost its memory.
     let before = into.to_vec();
     a.lend_to_send(send, &message, |a| settle(&mut [a]));
     assert_eq!(a.statistics().joint_bytes, 0);
@@ -139,7 +139,7 @@ fn a_receive_whose_memory_is_lent_for_a_moment_is_completed_in_it() {
     assert_eq!((a.statistics().joint_bytes, b.statistics().joint_copies), (0, 1));
 }
 
-/// Here no address of the receiver's memory can be told, so both ends never copy.
+/// The receiver's memory has no address here, so both ends never copy.
 #[test]
 fn a_way_that_is_not_possible_is_tried_and_left() {
     let (mut a, message, mut b, _) = ends(Way::Both);
@@ -151,7 +151,7 @@ fn a_way_that_is_not_possible_is_tried_and_left() {
         assert!(a.test(send).unwrap().is_ok());
         assert!(taken(&mut b, receive).unwrap().1 == message[..]);
     }
-    // Ten in place of copies by both ends; the clock of these ports stands, so the ring is first.
+    // Ten in place of joint copies; the clock of these ports stands still, so the ring is first.
     assert_eq!((b.statistics().joint_copies, b.statistics().direct_reads), (0, 20));
 }
 

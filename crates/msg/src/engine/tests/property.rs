@@ -79,7 +79,7 @@ struct SentMessage {
     id: RequestId,
 }
 
-/// A posted receive, in the order of posts, and its result.
+/// A posted receive, in posting order, and its result.
 #[derive(Debug)]
 struct PostedReceive {
     at: Rank,
@@ -99,14 +99,14 @@ impl PostedReceive {
 
 struct World {
     ranks: Vec<Engine<Unruly>>,
-    /// Memory that the requests use: of both ends of some messages, so that both can copy.
+    /// Memory of the requests: for some messages of both ends, so that both can copy.
     kept: Vec<RegionBuffer>,
     sent: Vec<SentMessage>,
     posted: Vec<PostedReceive>,
 }
 
 impl World {
-    /// Memory of a rank: every other time in its region, as long as that has room.
+    /// Memory of a rank, alternately in its region while that has room.
     fn memory(&mut self, of: Rank, number: usize, bytes: Vec<u8>) -> Leaked {
         let port = self.ranks[of as usize].port_mut();
         match port.allocate(bytes.len()) {
@@ -144,10 +144,10 @@ impl World {
             Step::Full { at, posts } => {
                 self.ranks[at as usize].port_mut().rules().full = posts;
             }
-            // From now on its memory can be reached, and its mind changes.
+            // From now on its memory can be reached, and its choice of ways changes.
             Step::Carry { at, ways } => {
                 let rules = self.ranks[at as usize].port_mut().rules();
-                // Senders come to copy their part first, some times.
+                // A few times, the sender is first to copy its part.
                 (rules.process, rules.late) = (true, 2);
                 self.ranks[at as usize].carry_long_messages(ways);
             }
@@ -173,8 +173,9 @@ impl World {
         }
     }
 
-    /// Every rank waits for something that does not come, and meanwhile reads what may be read
-    /// before its receive.
+    /// Every rank waits for something that never arrives, and reads early what may be read before
+    /// its
+    /// receive.
     fn wait_in_vain(&mut self) {
         for engine in &mut self.ranks {
             (0..=GONE_ROUNDS).for_each(|_| _ = engine.attend(None));
@@ -207,7 +208,7 @@ impl World {
             let outcome = self.ranks[posted.at as usize].cancel(posted.request.0);
             assert_eq!(outcome, CancelOutcome::Cancelled);
         }
-        // What says that a message was read finds room, too.
+        // The packets that report a read message find room, too.
         self.ranks.iter_mut().for_each(|engine| engine.port_mut().rules().full = 0);
         settle(&mut self.ranks.iter_mut().collect::<Vec<_>>());
         for sent in &self.sent {
@@ -237,7 +238,8 @@ impl World {
     }
 
     /// The results of receives from named sources: each message in turn takes the oldest free
-    /// receive that matches. Both sides prefer the oldest, so no interleaving can differ.
+    /// matching
+    /// receive. Both sides prefer the oldest, so every interleaving gives this result.
     fn oracle(&self, receives: usize) -> Vec<Option<usize>> {
         let mut got = vec![None; receives];
         for (which, sent) in self.sent.iter().enumerate() {
@@ -280,7 +282,7 @@ fn run(ranks: u32, steps: &[Step]) -> (World, usize) {
     (world, receives)
 }
 
-/// Runs many programs and checks each. Some of their messages have been copied by both ends.
+/// Runs many programs and checks each. Both ends have copied some of the messages.
 fn run_many(wild: bool, check: impl Fn(&World, usize)) {
     let config = ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() };
     let [receivers, senders] = [(); 2].map(|()| Cell::new(0));
@@ -311,7 +313,8 @@ fn named_sources_match_as_the_oracle_says() {
     });
 }
 
-/// A source that had to wait was forgotten where more than a poll takes had come before that.
+/// Such a source was once forgotten if more messages than one poll takes had arrived before it had
+/// to wait.
 #[test]
 fn a_source_that_waits_is_relieved_however_much_it_has_sent_before() {
     let send = |to, length| Step::Send { from: 0, to, tag: 0, length, mode: SendMode::Standard };

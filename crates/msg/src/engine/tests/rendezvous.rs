@@ -48,7 +48,7 @@ fn what_a_late_receiver_could_read_is_put_into_its_ring() {
                 engine.wait(sent).unwrap();
                 engine.recv(&mut [], from(1, 1)).unwrap();
             } else {
-                // Only the other one, which waits, makes time pass here.
+                // Only the waiting rank makes time pass here.
                 while engine.probe(from(0, 0)).unwrap().is_none() {}
                 let began = engine.port().now();
                 while late && engine.port().now() < began + Time::from_nanoseconds(30_000) {}
@@ -62,7 +62,7 @@ fn what_a_late_receiver_could_read_is_put_into_its_ring() {
     assert_eq!(sent_at_once, [vec![false, false, true, true], vec![]]);
 }
 
-/// Sends the same message again and again. Returns how often it was complete at once at its sender.
+/// Sends the same message repeatedly. Returns how often it completed at once at its sender.
 fn put_again_and_again(ways: LongMessages, times: usize) -> (usize, Engine<Unruly>) {
     const LENGTH: usize = 8 << 10;
     let config = EngineConfig { long_messages: ways, ..EngineConfig::default() };
@@ -72,7 +72,7 @@ fn put_again_and_again(ways: LongMessages, times: usize) -> (usize, Engine<Unrul
     a.port_mut().rules().process = true;
     let mut at_once = 0;
     for round in 0..times {
-        // Posted before, after, and in between; a whole packet, and several.
+        // Posted before, after, and in between; of one packet and of several.
         let bytes = pattern(LENGTH << (round % 4), round);
         b.port_mut().rules().part = (round % 3 == 0).then_some(1000);
         a.port_mut().rules().part = b.port_mut().rules().part;
@@ -99,7 +99,7 @@ fn messages_are_put_where_that_is_asked_for_or_tried() {
     assert_eq!(said.matches("10 as asked for").count(), 4, "{said}");
     let (_, b) = put_again_and_again(LongMessages::By(Way::Read), 40);
     assert!(!b.way_tally().unwrap().to_string().contains("put"));
-    // One of each try is announced, and goes through the ring.
+    // In each try one message is announced, and goes through the ring.
     let (_, b) = put_again_and_again(LongMessages::Fastest, 160);
     let said = b.way_tally().unwrap().to_string();
     assert_eq!(said.matches(" put into rings (").count(), 4, "{said}");
@@ -131,7 +131,7 @@ fn region_buffers_are_read_from_smaller_sizes() {
     shared.copy_from_slice(&pattern(1000, 8));
     for (length, reads) in [(255, 0), (256, 1), (600, 2), (1000, 3)] {
         let receive = irecv(&mut b, length, from(0, 0));
-        // Blocking in synchronous steps: the receive is posted, so the send completes by itself.
+        // Single-threaded steps: the receive is posted, so the send completes by itself.
         let id = a.open_send(&shared[..length], to(1, 0), SendMode::Standard, true).unwrap();
         if let Some(id) = id {
             a.lend_to_send(id, &shared[..length], |a| settle(&mut [a, &mut b]));
@@ -236,7 +236,7 @@ fn a_blocked_stream_is_no_progress() {
     assert!(!a.progress() && !b.progress());
 }
 
-/// `waits` waits for something that does not come, and `other` has sent something.
+/// `waits` waits for something that does not arrive, and `other` has sent something.
 fn wait_in_vain(waits: &mut Engine<Unruly>, other: &mut Engine<Unruly>) {
     settle(&mut [&mut *waits, &mut *other]);
     (0..=GONE_ROUNDS).for_each(|_| _ = waits.attend(None));
@@ -248,7 +248,7 @@ fn who_sends_an_eager_message_does_not_wait_for_its_receive() {
     let (mut a, mut b) = pair();
     a.port_mut().rules().process = true;
     let lengths = [600, 601, 512];
-    // The second one is longer than the eager limit, the last one waits for its receive.
+    // The second is longer than the eager limit; the synchronous one waits for its receive.
     let send = |tag: usize| isend(&mut a, &pattern(lengths[tag], tag), to(1, tag as i32));
     let sends: Vec<_> = (0..3).map(send).collect();
     let synchronous = isend_as(&mut a, &pattern(512, 3), to(1, 3), SendMode::Synchronous);
