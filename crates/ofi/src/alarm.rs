@@ -1,15 +1,14 @@
-//! A thread that sleeps on a descriptor in place of one that sleeps on something else.
+//! A thread that waits for a descriptor on behalf of a rank that sleeps on a futex.
 //!
-//! A rank's sleep ends by a futex, which ranks of its host wake. Completions of a provider come by
-//! a descriptor, and no call of the kernel waits for both. So while the rank sleeps this thread
-//! waits for the descriptor, and rings when there is something:
-//!
+//! A rank sleeps on a futex, which other ranks of its host wake. A provider signals completions by
+//! a descriptor, and no system call waits for both. So while the rank sleeps this thread waits for
+//! the descriptor, and rings when it becomes readable:
 //! ```text
 //!   rank     set ─► nothing to poll? ─► sleep on its futex                 ─► poll, set, ...
 //!   thread          sleep on the descriptor ······ readable ─► ring ─► idle until it is set again
 //! ```
 //!
-//! It rings at most once each time it is set, and makes no call of libfabric.
+//! The thread rings at most once each time the alarm is set, and never calls libfabric.
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,19 +21,19 @@ use rustix::io::Errno;
 
 use crate::Error;
 
-/// Rings in a row for nothing after which a descriptor is taken for one that is always readable.
+/// Consecutive false rings after which a descriptor counts as always readable.
 const FALSE_ALARMS: u32 = 16;
 
 const IDLE: u32 = 0;
 const SET: u32 = 1;
 const OVER: u32 = 2;
 
-/// The thread, and what it knows. It ends when this is dropped.
+/// The thread and its state. The thread ends when this is dropped.
 pub struct Alarm {
     state: Arc<AtomicU32>,
     ender: OwnedFd,
     thread: Option<JoinHandle<()>>,
-    /// Whether it was set and nothing has come since, and how often in a row it rang for nothing.
+    /// Whether it was set and nothing has arrived since; and the number of consecutive false rings.
     is_set: bool,
     false_alarms: u32,
 }
@@ -46,7 +45,7 @@ impl fmt::Debug for Alarm {
 }
 
 impl Alarm {
-    /// An alarm by `descriptor`. `ring` wakes who sleeps; the thread calls it.
+    /// An alarm for `descriptor`. The thread calls `ring` to wake the sleeper.
     ///
     /// # Errors
     /// The system has no descriptor or thread left.
@@ -66,14 +65,14 @@ impl Alarm {
         Ok(Alarm { state, ender, thread, is_set: false, false_alarms: 0 })
     }
 
-    /// Sets it before a sleep. Whether there is something to poll must be checked afterwards.
-    /// `false`: its descriptor is always readable, so that nobody can sleep by it.
+    /// Sets the alarm before a sleep. The caller must poll once more afterwards. `false`: the
+    /// descriptor is always readable, so no one can sleep on it.
     pub fn set(&mut self) -> bool {
         if self.false_alarms >= FALSE_ALARMS {
             return false;
         }
         if self.state.swap(SET, Ordering::SeqCst) == IDLE {
-            // It rang since it was last set, and nothing has come of that.
+            // It rang since it was last set, and nothing has arrived.
             self.false_alarms += u32::from(std::mem::replace(&mut self.is_set, true));
             if let Some(thread) = &self.thread {
                 thread.thread().unpark();
@@ -82,7 +81,7 @@ impl Alarm {
         true
     }
 
-    /// Something has come: the last alarm was none for nothing.
+    /// Something has arrived: the last ring was not a false one.
     pub fn note_arrival(&mut self) {
         (self.is_set, self.false_alarms) = (false, 0);
     }
@@ -94,13 +93,13 @@ impl Drop for Alarm {
         let woken = rustix::io::write(&self.ender, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take().filter(|_| woken.is_ok()) {
             thread.thread().unpark();
-            // It has not panicked: it calls nothing that may.
+            // The thread has not panicked: it calls nothing that can.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread does.
+/// The body of the thread.
 fn watch(state: &AtomicU32, descriptor: &OwnedFd, ender: &OwnedFd, ring: impl Fn()) {
     loop {
         match state.load(Ordering::SeqCst) {
@@ -112,7 +111,7 @@ fn watch(state: &AtomicU32, descriptor: &OwnedFd, ender: &OwnedFd, ring: impl Fn
             }
         }
         let mut both = [descriptor, ender].map(|end| PollFd::new(end, PollFlags::IN));
-        // Without the descriptor nobody may sleep by it, which ringing says as well.
+        // If the descriptor fails, no one may sleep on it; ringing has that effect too.
         if poll(&mut both, None) == Err(Errno::INTR) {
             continue;
         }
@@ -153,7 +152,7 @@ mod tests {
             alarm.note_arrival();
         }
         rustix::io::read(&descriptor, &mut [0; 8]).unwrap();
-        // Set before there is something, and again meanwhile.
+        // Set twice before the descriptor is readable.
         assert!(alarm.set() && alarm.set());
         rustix::io::write(&descriptor, &1_u64.to_ne_bytes()).unwrap();
         rings.recv_timeout(LONG).unwrap();

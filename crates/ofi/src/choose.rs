@@ -1,28 +1,29 @@
-//! Which of the offers to use: a pure function over what they can do, with a reason for each.
+//! The choice among offers: a pure function of their abilities, with a reason for each.
 
 use std::net::IpAddr;
 
 use crate::{EndpointKind, Error, Offer};
 
-/// The variable that overrides the choice.
+/// The environment variable that overrides the choice.
 pub const VARIABLE: &str = "HIKYAKU_FABRIC";
 
-/// What the choice depends on besides the offers.
+/// The inputs of the choice besides the offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderRequest {
     /// The provider that the user wants, by libfabric's name.
     pub provider: Option<String>,
     /// The domain that the user wants: an interface, a device.
     pub domain: Option<String>,
-    /// The own address on the way to the peers, if it is known.
+    /// The own address on the route to the peers, if known.
     pub near: Option<IpAddr>,
     /// Whether all peers are on this host, so that shared memory can carry the transport.
     pub one_host: bool,
 }
 
 impl ProviderRequest {
-    /// What a value of `HIKYAKU_FABRIC` asks for: `PROVIDER`, `/DOMAIN` or `PROVIDER/DOMAIN`. The
-    /// layers of a provider may be joined by `+`, since shells end a command at `;`.
+    /// Parses a value of `HIKYAKU_FABRIC`: `PROVIDER`, `/DOMAIN` or `PROVIDER/DOMAIN`. The layers
+    /// of
+    /// a provider may be joined by `+`, since shells end a command at `;`.
     pub fn parse(value: &str) -> Result<Self, Error> {
         let (provider, domain) = match value.split_once('/') {
             Some((provider, domain)) => (provider, Some(domain)),
@@ -41,24 +42,24 @@ impl ProviderRequest {
         })
     }
 
-    /// Whether the user wants one provider or domain, so that none is excluded for being unknown.
+    /// Whether the user names a provider or domain, so that unknown ones are allowed.
     fn is_explicit(&self) -> bool {
         self.provider.is_some() || self.domain.is_some()
     }
 }
 
-/// What has been chosen, and what is said of each offer.
+/// The chosen offer, and a reason for each offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Which offer; `None`: none will do.
+    /// The index of the chosen offer; `None`: none is usable.
     pub best: Option<usize>,
-    /// Of each offer, in their order, why it is used or is not.
+    /// For each offer, in order, why it is used or not.
     pub reasons: Vec<String>,
 }
 
-/// How well known providers carry the transport, best first. Hardware that moves data by itself
-/// comes before sockets; of those tcp's own endpoint before layers on it, which take 2.5 times as
-/// long for 8 bytes and reach half the bandwidth.
+/// Known providers, the best for the transport first. Hardware that moves data by itself comes
+/// before sockets; of the sockets, tcp's own endpoint comes before layers on it, which take 2.5
+/// times as long for 8 bytes and reach half the bandwidth.
 const KNOWN: &[(&str, &str)] = &[
     ("cxi", "Slingshot's own"),
     ("efa", "EFA's own"),
@@ -95,7 +96,7 @@ pub fn choose(offers: &[Offer], request: &ProviderRequest) -> Choice {
 }
 
 impl Choice {
-    /// The offer chosen, or one line that says why there is none.
+    /// The chosen offer, or one line that says why there is none.
     pub fn offer(&self, offers: &[Offer], request: &ProviderRequest) -> Result<usize, Error> {
         if let Some(best) = self.best {
             return Ok(best);
@@ -118,12 +119,12 @@ impl Choice {
     }
 }
 
-/// How good an offer is; the least is the best.
+/// The rank of an offer; the least is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct OfferRank {
     /// Place in the list of known providers.
     provider: usize,
-    /// Whether its address is not the one on the way to the peers, if that is known.
+    /// Whether its address is known not to be the one on the route to the peers.
     elsewhere: bool,
     /// How far its address reaches.
     reach: AddressReach,
@@ -138,7 +139,7 @@ enum AddressReach {
     OwnHost,
 }
 
-/// How good an offer is, or why it cannot be used.
+/// The rank of an offer, or why it cannot be used.
 fn judge(offer: &Offer, request: &ProviderRequest) -> Result<OfferRank, String> {
     if request.provider.as_ref().is_some_and(|wanted| *wanted != offer.provider)
         || request.domain.as_ref().is_some_and(|wanted| *wanted != offer.domain)
@@ -178,7 +179,7 @@ fn judge(offer: &Offer, request: &ProviderRequest) -> Result<OfferRank, String> 
     Ok(OfferRank { provider, elsewhere, reach: reach(offer.address) })
 }
 
-/// A provider's name as a shell takes it without quotes.
+/// A provider's name in a form that needs no quotes in a shell.
 fn shell(provider: &str) -> String {
     provider.replace(';', "+")
 }
@@ -194,7 +195,7 @@ fn reach(address: Option<IpAddr>) -> AddressReach {
     }
 }
 
-/// What an offer is good for.
+/// The qualities of an offer, for its reason.
 fn quality(offer: &Offer, rank: &OfferRank) -> String {
     let reach = match rank.reach {
         AddressReach::OwnHost => ", on this host only",
@@ -204,7 +205,7 @@ fn quality(offer: &Offer, rank: &OfferRank) -> String {
     format!("{}{reach}", way(offer, rank))
 }
 
-/// What a provider goes by.
+/// The kind of network that a provider uses.
 fn way(offer: &Offer, rank: &OfferRank) -> &'static str {
     match KNOWN.get(rank.provider) {
         Some((_, way)) => way,
@@ -213,7 +214,7 @@ fn way(offer: &Offer, rank: &OfferRank) -> &'static str {
     }
 }
 
-/// Why an offer that would do is not the one.
+/// Why a usable offer was not chosen.
 fn beaten(rank: &OfferRank, offer: &Offer, best: Option<&OfferRank>) -> String {
     let why = match best {
         Some(best) if best.provider != rank.provider => {
@@ -255,7 +256,7 @@ mod tests {
         choose(&offers(all), request).best
     }
 
-    /// What 1.17 of Debian and 2.5.1 list where there is no network but Ethernet.
+    /// The offers of 1.17 of Debian and of 2.5.1 on a host with Ethernet only.
     const DEBIAN: &[&str] = &[
         "tcp;ofi_rxm@eth0=10.0.0.5",
         "net@lo=127.0.0.1",

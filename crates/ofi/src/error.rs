@@ -1,8 +1,8 @@
-//! What goes wrong with libfabric, in one line that names the call, the provider and the error.
+//! Errors of libfabric, each in one line that names the call, the provider and the error.
 
 use thiserror::Error;
 
-/// Why there is no fabric, or an operation of it failed.
+/// Why a fabric is unavailable, or why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
     /// The library cannot be opened.
@@ -11,7 +11,7 @@ pub enum Error {
          libfabric1) or put its folder into LD_LIBRARY_PATH"
     )]
     NotInstalled {
-        /// What the dynamic linker says.
+        /// The dynamic linker's message.
         reason: String,
     },
     /// The library lacks an entry point.
@@ -21,7 +21,7 @@ pub enum Error {
     TooOld {
         /// The function.
         symbol: &'static str,
-        /// The version of it that we use.
+        /// The version that we use.
         version: &'static str,
     },
     /// A call returned an error.
@@ -29,11 +29,11 @@ pub enum Error {
     Call {
         /// The function of libfabric.
         call: &'static str,
-        /// Whose.
+        /// The provider.
         provider: String,
         /// The error number, positive.
         code: i32,
-        /// What it means.
+        /// The meaning of the number.
         text: String,
     },
     /// An operation that was accepted has failed.
@@ -41,32 +41,32 @@ pub enum Error {
         "{operation} by provider {provider} failed: {text} ({code}; the provider says {detail})"
     )]
     Operation {
-        /// What was done: a send, a read.
+        /// The operation: a send, a read.
         operation: &'static str,
-        /// By whom.
+        /// The provider.
         provider: String,
         /// The error number, positive.
         code: i32,
-        /// What it means.
+        /// The meaning of the number.
         text: String,
-        /// What the provider says of it.
+        /// The provider's description.
         detail: String,
     },
-    /// A provider has done what its interface excludes.
+    /// A provider has violated its interface.
     #[error("provider {provider} broke the rules of libfabric: {what}")]
     Provider {
-        /// Which.
+        /// The provider.
         provider: String,
-        /// What it did.
+        /// The violation.
         what: &'static str,
     },
     /// No endpoint fits.
     #[error("{0}")]
     NoChoice(String),
-    /// The peer of a test has gone, or is not what it should be.
+    /// The peer of a test has gone, or is not a hikyaku peer.
     #[error("{0}")]
     Peer(String),
-    /// The caller asks for what cannot be.
+    /// The caller's request is invalid.
     #[error("{0}")]
     Invalid(String),
     /// Sleeping failed.
@@ -75,8 +75,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error number of libfabric, positive: up to 255 one of the system's. `None`: it is no
-    /// error of a call or an operation.
+    /// The error number of libfabric, positive; up to 255 it is a number of the system. `None`: the
+    /// error does not come from a call or an operation.
     pub fn code(&self) -> Option<i32> {
         match self {
             Error::Call { code, .. } | Error::Operation { code, .. } => Some(*code),

@@ -1,7 +1,7 @@
 //! Two processes measure the network between them: 8 bytes one way, 1 MiB written and read.
 //!
-//! They meet over a connection of TCP, over which each says which provider it would use and where
-//! its endpoint is. Then one measures and the other answers, until it is told that this is all.
+//! They meet over a TCP connection, over which each sends its provider and the address of its
+//! endpoint. Then one measures and the other answers, until the measuring side ends the test.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -13,16 +13,17 @@ use crate::{
     Survey, choose,
 };
 
-/// What a greeting begins with.
+/// The first bytes of a greeting.
 const GREETING: &[u8; 17] = b"hikyaku fabric 1\n";
 
 /// The longest word of a greeting.
 const LONGEST_WORD: usize = 512;
 
-/// How long a side waits for a sign of the other. Providers report no deaths.
+/// How long a side waits for a sign of life. Providers do not report deaths.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most round trips that are timed together, how long they should take, and how often.
+/// The most round trips in one timed batch, the intended time of a batch, and the number of
+/// batches.
 const ROUNDS: u32 = 200;
 const BATCH: Duration = Duration::from_millis(50);
 const BATCHES: usize = 21;
@@ -30,13 +31,13 @@ const BATCHES: usize = 21;
 /// Round trips until connections are made and buffers warm.
 const WARM_UP: u32 = 10;
 
-/// Large transfers: their length, how many are timed together, and how many are in flight.
+/// Large transfers: length, number in a timed batch, and number in flight.
 const LARGE: usize = 1 << 20;
 const TRANSFERS: usize = 32;
 const WINDOW: usize = 8;
 const LARGE_BATCHES: usize = 7;
 
-/// After this long there are no more batches of large transfers: a slow network has few.
+/// No batch of large transfers starts after this time: a slow network gets few.
 const ENOUGH: Duration = Duration::from_secs(3);
 
 /// Messages of the test, by their first byte.
@@ -48,19 +49,19 @@ const END: u8 = 3;
 const SENT: u64 = 0;
 const TRANSFER: u64 = 1;
 
-/// The least, the median and the most of several values.
+/// The minimum, the median and the maximum of several values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueSpread {
-    /// The least.
+    /// The minimum.
     pub least: f64,
     /// The median.
     pub median: f64,
-    /// The most.
+    /// The maximum.
     pub most: f64,
 }
 
 impl ValueSpread {
-    /// Of these values, of which there is at least one.
+    /// The spread of at least one value.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |place: usize| values.get(place).copied().unwrap_or_default();
@@ -69,12 +70,12 @@ impl ValueSpread {
     }
 }
 
-/// What a test has measured.
+/// The results of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricFigures {
-    /// What this side has used.
+    /// The offer that this side used.
     pub offer: Offer,
-    /// Why.
+    /// Why it was chosen.
     pub reason: String,
     /// Microseconds of 8 bytes, one way: half a round trip.
     pub latency: ValueSpread,
@@ -84,7 +85,7 @@ pub struct FabricFigures {
     pub read: ValueSpread,
 }
 
-/// Answers the peer at the other end of the connection until it has measured all.
+/// Answers the peer at the other end of the connection until it has measured everything.
 pub fn serve(
     survey: &Survey,
     request: &ProviderRequest,
@@ -148,7 +149,7 @@ struct EndpointPair {
 }
 
 impl EndpointPair {
-    /// Opens an endpoint on the way to the peer, and exchanges addresses.
+    /// Opens an endpoint on the route to the peer, and exchanges addresses.
     fn meet(
         survey: &Survey,
         request: &ProviderRequest,
@@ -176,7 +177,7 @@ impl EndpointPair {
         Ok(Self { endpoint, offer, reason, peer, own, remote })
     }
 
-    /// Polls until an event is the one, for as long as the peer gives signs of life.
+    /// Polls until `take` accepts an event, while the peer gives signs of life.
     fn until<T>(
         &mut self,
         mut take: impl FnMut(EndpointCompletion<'_>) -> Option<T>,
@@ -203,7 +204,7 @@ impl EndpointPair {
         }
     }
 
-    /// Posts until the provider takes it; what completes meanwhile is dropped.
+    /// Posts until the provider accepts; drops other completions.
     fn post(
         &mut self,
         mut post: impl FnMut(&mut Self) -> Result<PostResult, Error>,
@@ -231,7 +232,7 @@ impl EndpointPair {
         })
     }
 
-    /// Does so many round trips: how long each took.
+    /// Does `count` round trips. Returns the total time.
     fn round_trips(&mut self, count: u32) -> Result<Duration, Error> {
         let start = Instant::now();
         for _ in 0..count {
@@ -241,7 +242,7 @@ impl EndpointPair {
         Ok(start.elapsed() / count)
     }
 
-    /// Lets the provider send what it has taken: some go on within calls only.
+    /// Lets the provider send accepted messages: some make progress only within calls.
     fn flush(&mut self) {
         let end = Instant::now() + Duration::from_millis(50);
         while Instant::now() < end {
@@ -267,7 +268,7 @@ impl EndpointPair {
         Ok(ValueSpread::of(rates))
     }
 
-    /// Writes a batch, until the peer says that it has all.
+    /// Writes a batch, until the peer reports that it has everything.
     fn write(&mut self) -> Result<(), Error> {
         let all = self.windows(|session, place, remote| {
             let from = (&session.own, place, LARGE);
@@ -288,8 +289,8 @@ impl EndpointPair {
         Ok(())
     }
 
-    /// Starts a batch of transfers, no more at once than the window, and waits for their
-    /// completion. Whether a message of the peer came meanwhile.
+    /// Starts a batch of transfers, at most a window at a time, and waits for their completion.
+    /// Returns whether a message of the peer arrived meanwhile.
     fn windows(
         &mut self,
         start: impl Fn(&mut Self, usize, Remote) -> Result<PostResult, Error>,
@@ -320,7 +321,7 @@ impl EndpointPair {
     }
 }
 
-/// An error if nothing has come for too long.
+/// An error if nothing has arrived for too long.
 fn patient(since: Instant) -> Result<(), Error> {
     if since.elapsed() < PATIENCE {
         return Ok(());
@@ -332,7 +333,7 @@ fn lost(error: &io::Error) -> Error {
     Error::Peer(format!("the connection to the peer is lost: {error}"))
 }
 
-/// Says who this side is.
+/// Sends this side's greeting: provider and addresses.
 fn greet(stream: &mut TcpStream, endpoint: &Endpoint, remote: Remote) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -345,7 +346,7 @@ fn greet(stream: &mut TcpStream, endpoint: &Endpoint, remote: Remote) -> io::Res
     stream.write_all(&bytes)
 }
 
-/// What the peer says.
+/// The peer's greeting.
 #[derive(Debug, PartialEq, Eq)]
 struct PeerGreeting {
     provider: String,

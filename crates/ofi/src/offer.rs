@@ -1,18 +1,18 @@
-//! What libfabric offers on this machine, as plain data that a choice can be made from.
+//! The offers of libfabric on this machine, as plain data.
 
 use std::fmt;
 use std::net::IpAddr;
 
-/// How an endpoint talks to others.
+/// How an endpoint communicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointKind {
     /// One connection to one peer (`FI_EP_MSG`).
     Connection,
     /// Packets that may be lost (`FI_EP_DGRAM`).
     Datagram,
-    /// Reliable messages to any peer, without connections to look after (`FI_EP_RDM`).
+    /// Reliable messages to any peer; the provider manages connections (`FI_EP_RDM`).
     Reliable,
-    /// A kind that libfabric has and we do not know.
+    /// Another kind of libfabric.
     Other,
 }
 
@@ -32,22 +32,23 @@ impl fmt::Display for EndpointKind {
 pub struct Offer {
     /// The provider by libfabric's name, with its layers: `tcp`, `udp;ofi_rxd`.
     pub provider: String,
-    /// What it reaches the network by: an interface, a device.
+    /// The interface or device by which it reaches the network.
     pub domain: String,
-    /// The address it would send from, if it goes by addresses of the internet.
+    /// The address that it would send from, if it uses internet addresses.
     pub address: Option<IpAddr>,
-    /// How it talks.
+    /// The kind of endpoint.
     pub kind: EndpointKind,
-    /// Whether it grants all that the transport asks for: ordered messages, multi-receive
-    /// buffers, remote reads and writes with data.
+    /// Whether it grants everything that the transport needs: ordered messages, multi-receive
+    /// buffers,
+    /// remote reads and writes with data.
     pub fits: bool,
-    /// Whether it claims atomic operations. Some claim them and have none:
-    /// [`Endpoint::try_atomics`](crate::Endpoint::try_atomics) tells.
+    /// Whether it claims atomic operations. Some providers claim them and have none:
+    /// [`Endpoint::try_atomics`](crate::Endpoint::try_atomics) tries them.
     pub claims_atomics: bool,
-    /// Whether it goes on only within calls, without a thread or hardware of its own.
+    /// Whether it makes progress only within calls, without a thread or hardware of its own.
     pub manual_progress: bool,
-    /// Bytes of a message that are sent without a completion.
+    /// The longest message that is sent without a completion, bytes.
     pub inject: usize,
-    /// Bytes of the longest message.
+    /// The longest message, bytes.
     pub max_message: usize,
 }

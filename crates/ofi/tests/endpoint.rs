@@ -1,4 +1,4 @@
-//! Endpoints of every provider that is installed: messages, writes and reads between two of them.
+//! Endpoints of every installed provider: messages, writes and reads between two of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,7 @@ impl Pair {
         Ok(Self { ends, peers, name: survey.offers()[offer].provider.clone() })
     }
 
-    /// Polls both until `done` says so of what has happened at an end.
+    /// Polls both until `done` accepts an event.
     fn until(&mut self, mut done: impl FnMut(usize, EndpointCompletion<'_>) -> bool) {
         let start = Instant::now();
         loop {
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// Posts until the provider accepts, and lets it go on in between.
+    /// Posts until the provider accepts, and lets it make progress in between.
     fn post(&mut self, mut post: impl FnMut(&mut Endpoint, Peer) -> Result<PostResult, Error>) {
         let start = Instant::now();
         while post(&mut self.ends[0], self.peers[0]).unwrap() == PostResult::Full {
@@ -62,7 +62,7 @@ impl Pair {
     }
 }
 
-/// Does this with a pair of each usable provider.
+/// Runs `body` with a pair of each usable provider.
 fn each(body: impl Fn(Pair)) {
     let Some(survey) = survey() else { return };
     let usable = usable(&survey);
@@ -73,7 +73,7 @@ fn each(body: impl Fn(Pair)) {
                 eprintln!("with {provider}");
                 body(pair);
             }
-            // psm and the like are listed without their hardware.
+            // psm and others are listed without their hardware.
             Err(error) => eprintln!("skipped: {provider}: {error}"),
         }
     }
@@ -169,7 +169,7 @@ fn waiting_sleeps_and_ends_with_a_message() {
             assert_eq!(pair.ends[1].poll().unwrap(), None, "{}", pair.name);
         }
         let used = processor_time() - before;
-        // Half of the time is far from both polling and sleeping.
+        // Half of the time separates polling from sleeping clearly.
         assert!(used < start.elapsed() / 2, "{}: {used:?} while idle", pair.name);
 
         pair.post(|end, peer| end.inject(peer, b"second"));
@@ -211,7 +211,7 @@ fn more_than_fits_is_full_and_then_accepted() {
         let region = pair.ends[0].region(64).unwrap();
         let mut accepted = 0_u64;
         let (to, start) = (pair.peers[0], Instant::now());
-        // Without any poll a limit is reached sooner or later.
+        // Without any poll a limit is reached at some point.
         while pair.ends[0].send(to, (&region, 0, 64), accepted).unwrap() == PostResult::Accepted {
             accepted += 1;
             assert!(accepted < 100_000, "{}: takes everything", pair.name);
@@ -271,7 +271,7 @@ fn the_choice_among_what_is_installed_can_be_opened() {
     assert!(!end.address().is_empty());
 }
 
-/// Runs one test of this program in a process of its own.
+/// Runs one test of this program in a separate process.
 fn alone(test: &str, variable: &str, library: Option<&Path>) {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(variable, "1");
@@ -282,13 +282,13 @@ fn alone(test: &str, variable: &str, library: Option<&Path>) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The handlers that this process has for signals, as the kernel tells them.
+/// The signal handlers of this process, as the kernel lists them.
 fn handlers() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     status.lines().find(|line| line.starts_with("SigCgt")).unwrap().to_owned()
 }
 
-/// A crash stays a crash: what libfabric loads takes over no signal.
+/// A crash stays a crash: libraries that libfabric loads take over no signal.
 #[test]
 fn loading_leaves_handlers_of_signals() {
     if env::var_os("HIKYAKU_TEST_HANDLERS").is_none() {
@@ -300,13 +300,13 @@ fn loading_leaves_handlers_of_signals() {
     }
 }
 
-/// Without the library there is one line that says what to install.
+/// Without the library, one line says what to install.
 #[test]
 fn without_libfabric_one_line_says_what_to_install() {
     if env::var_os("HIKYAKU_TEST_EMPTY").is_none() {
         let folder = env::temp_dir().join(format!("hikyaku-no-ofi-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        // A file that is no library stands where the linker looks first.
+        // A file that is not a library is where the linker looks first.
         fs::write(folder.join("libfabric.so.1"), "no library").unwrap();
         let test = "without_libfabric_one_line_says_what_to_install";
         alone(test, "HIKYAKU_TEST_EMPTY", Some(&folder));

@@ -1,4 +1,4 @@
-//! Our structures against the headers of libfabric, by a C program that prints what it sees.
+//! Our structures against the headers of libfabric, by a C program that prints its view of them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use hikyaku_ofi::sys::layout;
 
-/// Prints the value of each expression as C sees it, a line each.
+/// A C program that prints the value of each expression on a line.
 fn program(expressions: &[(String, u64)]) -> String {
     let mut text = String::from(
         "#include <stdio.h>\n#include <stddef.h>\n#include <rdma/fabric.h>\n\
@@ -45,7 +45,7 @@ fn structures_are_those_of_the_headers() {
     let seen: Vec<u64> = printed.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(seen.len(), expressions.len());
     for ((expression, ours), theirs) in expressions.iter().zip(seen) {
-        // Later headers may have longer structures; what is before their end must not move.
+        // Later headers may have longer structures; fields before their end must not move.
         let grown = expression.starts_with("sizeof") && theirs > *ours;
         assert!(grown || theirs == *ours, "{expression} is {theirs} in C and {ours} here");
     }

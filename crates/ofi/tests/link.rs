@@ -1,5 +1,5 @@
-//! Links over every provider that is installed: order, both directions, full receivers, wrong
-//! packets, reads.
+//! Links over every installed provider: order, both directions, full receivers, wrong packets,
+//! reads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Lets all hosts go on once; `land` gets whose and what.
+    /// Lets all hosts make progress once; `land` gets the host and the arrival.
     fn progress(&mut self, mut land: impl FnMut(usize, LinkArrival<'_>) -> Acceptance) {
         for (host, links) in self.hosts.iter_mut().enumerate() {
             links.progress(|arrival| land(host, arrival)).unwrap();
@@ -69,12 +69,12 @@ impl Job {
     }
 }
 
-/// Does this with a job of so many hosts on each usable provider.
+/// Runs `body` with a job of `hosts` on each usable provider.
 fn each(hosts: Host, body: impl Fn(Job)) {
     each_with(hosts, LAYOUT, body);
 }
 
-/// The same with links laid out like this.
+/// The same with this layout of links.
 fn each_with(hosts: Host, layout: LinkLayout, body: impl Fn(Job)) {
     let Some(survey) = survey() else { return };
     for (provider, offer) in usable(&survey) {
@@ -96,7 +96,7 @@ fn payload(number: usize) -> Vec<u8> {
     bytes
 }
 
-/// Checks a packet, and that it is the next.
+/// Checks that a packet is the next one.
 fn check(name: &str, next: &mut usize, bytes: &[u8]) {
     assert!(bytes == payload(*next), "{name}: packet {next} is another");
     *next += 1;
@@ -139,7 +139,7 @@ fn packets_arrive_in_order_in_both_directions() {
 #[test]
 fn a_full_receiver_stops_its_sender_and_no_other() {
     each(3, |mut job| {
-        // Host 0 takes nothing of host 1, and all of host 2.
+        // Host 0 takes nothing from host 1, and everything from host 2.
         let (mut sent, mut from_two, start) = ([0; 3], 0, Instant::now());
         let mut quiet = 0;
         while from_two < 100 || quiet < 200 {
@@ -167,7 +167,7 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
         assert!(unread <= LAYOUT.window, "{}: {unread} bytes", job.name);
         assert!(unread > LAYOUT.window / 2, "{}: {unread} bytes", job.name);
 
-        // With room again all of it arrives, in order, and the sender goes on.
+        // With room again everything arrives, in order, and the sender continues.
         let (mut from_one, before) = (0, sent[1]);
         while from_one < before + 50 {
             if job.hosts[1].send(0, 1, &[&payload(sent[1])]).unwrap() == PostResult::Accepted {
@@ -189,7 +189,7 @@ fn a_full_receiver_stops_its_sender_and_no_other() {
 #[test]
 fn a_lane_does_not_wait_for_another() {
     each(2, |mut job| {
-        // Lane 1 is full as long as lane 0 has not brought its packets, which are sent after.
+        // Lane 1 is full until lane 0, whose packets are sent later, has delivered them.
         let (mut came, mut full, mut sent) = ([0; 2], false, [0; 2]);
         let start = Instant::now();
         while came[1] < 30 {
@@ -222,7 +222,7 @@ fn large_data_is_read_by_its_receiver() {
     each(2, |mut job| {
         const LENGTH: usize = 3 << 20;
         if job.name == "shm" && library_version().unwrap().0 >= 2 {
-            // Between processes it reads; `hikyaku fabric test` does.
+            // Between processes it can read; `hikyaku fabric test` does.
             eprintln!("skipped: shm of 2.5.1 crashes if reader and owner are one process");
             return;
         }
@@ -260,9 +260,9 @@ fn large_data_is_read_by_its_receiver() {
     });
 }
 
-/// Does this with a job of two hosts on each provider that lends memory, also where it chooses keys
-/// and goes by addresses as providers of devices do. rxm does as the provider below it, which does
-/// not.
+/// Runs `body` with a job of two hosts on each provider that lends memory, both as it is and where
+/// it chooses keys and uses addresses as device providers do. rxm follows the provider below it,
+/// which does not.
 fn each_that_lends(body: impl Fn(Job, bool)) {
     for as_devices in [false, true] {
         let Some(mut survey) = survey() else { return };
@@ -294,7 +294,7 @@ fn memory_of_the_program_is_lent_until_it_is_taken_back() {
             let Remote { address, key } = lent.remote();
             let (start, again) = (bytes.as_ptr().addr() as u64, job.hosts[0].lend(name, &bytes));
             assert_eq!(address, if as_devices { start } else { 0 }, "{}", job.name);
-            // The name is used, where keys are made of it.
+            // The name is in use if keys are made of it.
             assert_eq!(again.is_ok(), as_devices, "{}", job.name);
             drop(again);
             let remote = Remote { address: address + 70_000, key };
@@ -325,7 +325,7 @@ fn memory_of_the_program_is_lent_until_it_is_taken_back() {
     });
 }
 
-/// Which offer the other process of a test is to use, and the address of the first.
+/// The offer that the other process of a test uses, and the address of the first process.
 const OTHER: &str = "HIKYAKU_TEST_LINK";
 
 /// Packets that each of two processes sends, and bytes of the region of the first.
@@ -337,7 +337,7 @@ fn process(own: Host, offer: usize) -> Links {
     Links::open(&survey().unwrap(), offer, (own, 2, 1), LAYOUT, KEY).unwrap()
 }
 
-/// Goes on until `done`: sends what `next` gives, and hands over what comes.
+/// Sends the packets of `next` and delivers arrivals until done.
 fn until(
     links: &mut Links,
     mut next: impl FnMut(&mut Links),
@@ -358,8 +358,8 @@ fn until(
     }
 }
 
-/// The other process: sends packets, reads the region that the last of its peer's announces, says
-/// so, and ends when its peer has understood.
+/// The other process: sends packets, reads the region that its peer's last packet announces,
+/// reports that, and ends when its peer has confirmed.
 fn other_process(words: &str) {
     let (offer, address) = words.split_once(' ').unwrap();
     let mut links = process(1, offer.parse().unwrap());
@@ -407,7 +407,7 @@ fn two_processes_exchange_packets_and_a_region() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Open until the end: the other process writes there how its test has ended.
+        // Open until the end: the other process writes the result of its test there.
         let mut said = BufReader::new(other.stdout.take().unwrap()).lines().map_while(Result::ok);
         let address = said.find_map(|line| {
             line.split_once("address ").map(|(_, address)| from_hex(address.trim()))
@@ -434,7 +434,7 @@ fn two_processes_exchange_packets_and_a_region() {
             LinkArrival::Fetched { .. } => panic!("{provider}: nothing is read here"),
         };
         until(&mut links, next, land, &ended);
-        // The provider may go on within calls only, until the other has the last packet.
+        // Some providers make progress only within calls: poll until the other has the last packet.
         let start = Instant::now();
         while other.try_wait().unwrap().is_none() {
             links.progress(|arrival| panic!("{provider}: {arrival:?}")).unwrap();
@@ -455,7 +455,7 @@ fn from_hex(text: &str) -> Vec<u8> {
     digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// Sends bytes as they are, as a host that is none.
+/// Sends raw bytes, as an endpoint that is not a host of the job.
 fn send_raw(stranger: &mut Endpoint, to: Peer, bytes: &[u8], job: &mut Job) {
     let start = Instant::now();
     while stranger.inject(to, bytes).unwrap() == PostResult::Full {
@@ -484,7 +484,7 @@ fn packets_that_cannot_be_are_counted_and_not_landed() {
             packet([1, 4, 0, 99], 0, &KEY),
             packet([1, 4, 2, 1], 0, &KEY),
             packet([1, 4, 0, 1], 0, b"another secret.."),
-            // Of host 1, as it seems: with a number that is not due. Then nothing more is taken.
+            // With host 1 as its source and an unexpected number. After that nothing more is taken.
             packet([1, 4, 0, 1], 5, &KEY),
             packet([1, 4, 0, 1], 0, &KEY),
             packet([1, 4, 1, 1], 0, &KEY),
@@ -585,7 +585,7 @@ fn a_window_grows_for_a_source_that_sends_much_within_the_budget() {
         let open = |own| Links::open(&survey, offer, (own, 3, 2), layout, KEY);
         let Ok(mut hosts) = (0..3).map(open).collect::<Result<Vec<_>, _>>() else { continue };
         let addresses: Vec<_> = hosts.iter().map(|links| links.address().to_vec()).collect();
-        // A source may send before where it is reached is known here.
+        // A source may send before its address is known here.
         hosts[1].connect(0, &addresses[0]).unwrap();
         hosts[2].connect(0, &addresses[0]).unwrap();
         let (mut sent, mut came, start) = ([0; 3], [0; 3], Instant::now());
@@ -656,7 +656,7 @@ fn many_that_send_at_once_to_one_that_is_full_all_arrive_in_order() {
             });
             let links = &job.hosts[0];
             if !room {
-                // Windows of three, and no more than the pool for the others.
+                // Windows of three sources, and no more than the pool for the others.
                 let unread: Vec<u32> =
                     (1..=SOURCES).map(|source| links.unread(source, 1)).collect();
                 let windows = (1..=SOURCES).filter(|source| links.window(*source, 1) > 0).count();
@@ -734,7 +734,7 @@ fn receive_memory_follows_those_who_send() {
         let windows = (0..2).map(|lane| (1..10).map(|host| job.hosts[0].window(host, lane)).sum());
         assert_eq!(windows.collect::<Vec<u32>>(), [9 * 4096, 0], "{}", job.name);
         assert!(job.hosts[0].buffer_bytes() <= layout.bytes((10, 9), 9).buffers, "{}", job.name);
-        // Who has only sent has no memory for what may come.
+        // A host that has only sent has no memory for arrivals.
         assert_eq!(job.hosts[1].buffer_bytes(), quiet, "{}", job.name);
     });
 }

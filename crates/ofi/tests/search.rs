@@ -1,7 +1,7 @@
-//! A process on a host without InfiniBand has libfabric not look for it, if nobody has said what to
-//! look for and no other thread could read variables meanwhile.
+//! A process on a host without InfiniBand stops libfabric from looking for it, unless the user has
+//! set the variable or another thread could read variables meanwhile.
 //!
-//! Without the usual harness, which has threads. libfabric need not be installed.
+//! Runs without the usual harness, which has threads. libfabric need not be installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use hikyaku_ofi::Survey;
 
 const VARIABLE: &str = "FI_PROVIDER";
 
-/// Says in which part this program runs.
+/// Names the part that this process runs.
 const PART: &str = "HIKYAKU_OFI_SEARCH";
 
 fn main() {
@@ -32,9 +32,9 @@ fn main() {
     }
 }
 
-/// Opens the library, and says what it has found.
+/// Opens the library, and prints the variable.
 fn report() {
-    // Whether it is there matters not.
+    // Whether it is installed does not matter.
     let _ = Survey::take();
     println!("{}", env::var(VARIABLE).unwrap_or_else(|_| "unset".to_owned()));
 }

@@ -5,28 +5,28 @@ use std::collections::VecDeque;
 use super::{Acceptance, Host, Key, LaneCounts, LinkArrival};
 use crate::Peer;
 
-/// Bytes of a packet before its payload: kind and lane, form, bytes of the payload, source, number,
+/// Header bytes before a packet's payload: kind and lane, form, payload length, source, number,
 /// credit, window, key.
 pub(super) const HEADER: usize = 36;
 
-/// The form of packets, which both sides must have.
+/// The version of the packet format, which must be equal on both sides.
 const FORM: u8 = 4;
 
-/// Lanes that there are numbers for, in one byte with the kind.
+/// The number of lanes that fit in one byte together with the kind.
 pub(super) const LANES: u8 = 16;
 
 pub(super) const DATA: u8 = 1;
 pub(super) const CREDIT: u8 = 2;
 pub(super) const AGAIN: u8 = 3;
 
-/// One lane's view of another host. Counts are of bytes, modulo 2^32.
+/// The state of one lane to another host. Counts are of bytes, modulo 2^32.
 pub(super) struct LaneLink {
-    /// `None`: it may have sent already, and where it is reached is not known yet.
+    /// `None`: the address of the host is not known yet, though the host may already have sent.
     pub(super) peer: Option<Peer>,
     pub(super) host: Host,
     pub(super) lane: u8,
-    /// Sent, of that what the receiver has taken, and how much it may have unread: 0 until the
-    /// receiver gives a window.
+    /// Bytes sent, bytes of these that the receiver has taken, and the bytes that it may have
+    /// unread: 0 until the receiver grants a window.
     pub(super) sent: u32,
     pub(super) acknowledged: u32,
     pub(super) allowed: u32,
@@ -34,43 +34,45 @@ pub(super) struct LaneLink {
     pub(super) number: u32,
     /// The packet that was sent without a window, until the receiver is known to have it.
     pub(super) kept: Option<Box<[u8]>>,
-    /// Received, what has been taken of it, and of that what the source knows.
+    /// Bytes received, bytes of these that were taken, and the count of taken bytes that the source
+    /// knows.
     pub(super) received: u32,
     pub(super) taken: u32,
     told: u32,
     expected: u32,
-    /// What it may have unread here, what it knows of that, and what had been taken when that last
-    /// changed.
+    /// The bytes that the source may have unread here, the value of this that it knows, and the
+    /// taken bytes when the window last grew.
     pub(super) window: u32,
     window_told: u32,
     since: u32,
     /// Packets that could not be landed.
     pub(super) held: VecDeque<Box<[u8]>>,
-    /// Packets that came before one that was sent before them, by number.
+    /// Packets that arrived before an earlier one, by number.
     early: Vec<(u32, Box<[u8]>)>,
-    /// Of a source without a window: bytes of the pool that its packet has or is to have, and of
-    /// a packet that was refused.
+    /// For a source without a window: bytes of the pool that its packet occupies or has reserved,
+    /// and bytes of a packet that was refused.
     pub(super) pooled: u32,
     pub(super) refused: u32,
-    /// Whether it has sent what is impossible, or cannot be reached.
+    /// Whether the host violated the protocol or cannot be reached.
     pub(super) broken: bool,
-    /// Whether it sends nothing more: its window is to be given to others.
+    /// Whether the host sends nothing more, so that its window goes to others.
     pub(super) is_over: bool,
-    /// Whether it is in the list of those that hold packets, and of those that owe credit.
+    /// Whether this is in the list of links that hold packets, and in that of links that owe
+    /// credit.
     pub(super) is_holding: bool,
     pub(super) is_owing: bool,
 }
 
-/// What a packet brings.
+/// The content of an accepted packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Admitted<'a> {
-    /// Credit, or a window.
+    /// A credit or window update.
     Credit,
-    /// A payload, which is not counted yet.
+    /// A payload that is not counted yet.
     Payload(&'a [u8]),
-    /// A payload that others come before, which has been put aside.
+    /// A payload that arrived before earlier ones and was put aside.
     Early,
-    /// The packet that was sent without a window was refused, and is to be sent again.
+    /// The packet that was sent without a window was refused, and has to be sent again.
     Again,
 }
 
@@ -103,8 +105,8 @@ impl LaneLink {
         }
     }
 
-    /// The header of a packet with so many bytes. What it says is to be noted
-    /// ([`Self::has_told`]) once it is under way.
+    /// The header of a packet with `payload` bytes. After posting it, call [`Self::has_told`] to
+    /// record what it reports.
     pub(super) fn header(
         &self,
         (kind, number): (u8, u32),
@@ -130,23 +132,23 @@ impl LaneLink {
         }
     }
 
-    /// What a header has said is known to the other side.
+    /// Records that the other side knows the values of the last header.
     pub(super) fn has_told(&mut self) {
         (self.told, self.window_told) = (self.taken, self.announced());
     }
 
-    /// The window as its source is told: never less than before.
+    /// The window as reported to the source: it never shrinks.
     fn announced(&self) -> u32 {
         self.window.max(self.window_told)
     }
 
-    /// Whether a packet that costs so much may be sent now: within the window, or alone.
+    /// Whether a packet of this cost may be sent now: within the window, or alone.
     pub(super) fn may_send(&self, cost: u32) -> bool {
         let unread = self.sent.wrapping_sub(self.acknowledged);
         if self.allowed == 0 { unread == 0 } else { unread + cost <= self.allowed }
     }
 
-    /// Notes that a packet is under way. One that may be refused is kept.
+    /// Records that a packet was posted. A packet that may be refused is kept.
     pub(super) fn has_sent(&mut self, parts: &[&[u8]], cost: u32) {
         if self.allowed == 0 {
             self.kept = Some(parts.concat().into());
@@ -156,10 +158,10 @@ impl LaneLink {
         self.has_told();
     }
 
-    /// Takes in what a packet says.
+    /// Accepts a packet and its report of credit.
     ///
     /// Messages arrive in order, but a provider may report a long one after the short ones behind
-    /// it, as ofi_rxm does. So a packet may come early, and what a late one says of credit is old.
+    /// it, as ofi_rxm does. So a packet may be early, and the credit in a late one is outdated.
     pub(super) fn admit<'a>(
         &mut self,
         packet: &DecodedPacket<'a>,
@@ -205,33 +207,33 @@ impl LaneLink {
             return Ok(admitted);
         }
         (self.acknowledged, self.allowed) = (packet.credit, packet.window);
-        // A window is given to who has sent something that was taken in.
+        // The receiver grants a window only to a source whose packet it has accepted.
         if self.allowed > 0 || self.acknowledged == self.sent {
             self.kept = None;
         }
         Ok(admitted)
     }
 
-    /// Whether a packet of this number has not come: the next one, or one that is early by no more
-    /// than fit into a window.
+    /// Whether a packet of this number is still expected: it is the next one, or early by no more
+    /// packets than fit into a window.
     fn is_due(&self, number: u32) -> bool {
         number.wrapping_sub(self.expected) <= self.window / cost(0)
             && self.early.iter().all(|(early, _)| *early != number)
     }
 
-    /// The packet that is next, if it has come early.
+    /// The next packet, if it arrived early.
     pub(super) fn take_early(&mut self) -> Option<Box<[u8]>> {
         let next = self.early.iter().position(|(number, _)| *number == self.expected)?;
         Some(self.early.swap_remove(next).1)
     }
 
-    /// Drops what has come and was not landed.
+    /// Drops packets that have arrived and were not landed.
     pub(super) fn clear(&mut self) {
         self.held.clear();
         self.early.clear();
     }
 
-    /// Hands the next packet over, or holds it behind those that are held.
+    /// Delivers the next packet, or holds it behind those that are held.
     pub(super) fn land(&mut self, payload: &[u8], land: &mut impl Land) {
         self.count(payload);
         if self.held.is_empty() && self.offer(payload, land) {
@@ -240,7 +242,7 @@ impl LaneLink {
         self.held.push_back(payload.into());
     }
 
-    /// Hands the next packet over; `false`: it could not be landed and is as if it had not come.
+    /// Delivers the next packet; `false`: it was not landed, and counts as not arrived.
     pub(super) fn land_now(&mut self, payload: &[u8], land: &mut impl Land) -> bool {
         let landed = self.offer(payload, land);
         if landed {
@@ -254,7 +256,7 @@ impl LaneLink {
         self.received = self.received.wrapping_add(cost(payload.len()));
     }
 
-    /// Offers what is held, in order: whether any was taken.
+    /// Offers the held packets again, in order. Returns whether any was taken.
     pub(super) fn offer_held(&mut self, land: &mut impl Land) -> bool {
         let mut taken = false;
         while let Some(payload) = self.held.pop_front() {
@@ -276,24 +278,25 @@ impl LaneLink {
         taken
     }
 
-    /// Whether its source is to be told how much has been taken: a quarter of the window at a
-    /// time, as a source that is told later still has the rest to send; or that it has a window.
+    /// Whether to report credit to the source: either a quarter of the window was taken since the
+    /// last report, so that the source still has the rest to send; or it has a window that it does
+    /// not know of.
     pub(super) fn owes_credit(&self) -> bool {
         self.untold() >= (self.window / 4).max(1) || self.window_told == 0 && self.window > 0
     }
 
-    /// What has been taken without its source knowing.
+    /// Taken bytes that the source does not know of.
     pub(super) fn untold(&self) -> u32 {
         self.taken.wrapping_sub(self.told)
     }
 
-    /// Gives its source a window, or more of one.
+    /// Grants the source a window, or a larger one.
     pub(super) fn widen(&mut self, more: u32) {
         self.window += more;
     }
 
-    /// Whether its source sends much: two windows since the last one grew. Asked again, it does
-    /// only after two more.
+    /// Whether the source has sent two windows since its window last grew. `true` starts a new
+    /// count.
     pub(super) fn sends_much(&mut self) -> bool {
         let much = self.window > 0 && self.taken.wrapping_sub(self.since) / 2 >= self.window;
         if much {
@@ -303,11 +306,11 @@ impl LaneLink {
     }
 }
 
-/// What lands arrivals.
+/// A function that lands arrivals.
 pub(super) trait Land: FnMut(LinkArrival<'_>) -> Acceptance {}
 impl<F: FnMut(LinkArrival<'_>) -> Acceptance> Land for F {}
 
-/// What a packet costs of the window.
+/// The bytes of the window that a packet uses.
 pub(super) fn cost(payload: usize) -> u32 {
     u32::try_from(payload + HEADER).unwrap_or(u32::MAX)
 }
@@ -324,8 +327,9 @@ pub(super) struct DecodedPacket<'a> {
 }
 
 impl<'a> DecodedPacket<'a> {
-    /// Decodes it; `None`: it is none, of another form, or a stranger's. What lies behind its
-    /// payload is none of it: a provider may say that more has come than was sent.
+    /// Decodes a packet. `None`: it is not a packet, of another format, or of a stranger. Bytes
+    /// behind
+    /// the payload are ignored: a provider may report more bytes than were sent.
     pub(super) fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
@@ -352,7 +356,7 @@ mod tests {
     const WINDOW: u32 = 1024;
     const WINDOWS: (u32, u32) = (WINDOW, WINDOW);
 
-    /// A packet as its sender would make it.
+    /// A packet as its sender would build it.
     fn packet(kind: u8, number: u32, credit: u32, payload: &[u8]) -> DecodedPacket<'_> {
         DecodedPacket { kind, lane: 0, source: 1, number, credit, window: WINDOW, payload }
     }
@@ -418,7 +422,7 @@ mod tests {
         assert_eq!(link.admit(&early(1, 30, 300), WINDOWS), Ok(Admitted::Early));
         assert_eq!(link.admit(&early(3, 40, 400), WINDOWS), Err(()), "more than the window");
         assert_eq!((link.received, link.take_early()), (0, None));
-        // What the late one says is old.
+        // The credit in the late packet is outdated.
         let late = DecodedPacket { window: 0, ..early(0, 10, 200) };
         let Ok(Admitted::Payload(payload)) = link.admit(&late, WINDOWS) else { panic!() };
         assert_eq!((link.acknowledged, link.allowed), (40, WINDOW));
@@ -433,7 +437,7 @@ mod tests {
             link.land(&payload, &mut land);
         }
         assert_eq!((lengths, link.expected), (vec![200, 300, 300], 3));
-        // And so is what comes later of credit alone.
+        // Later, a credit packet with an old number is outdated too.
         assert_eq!(link.admit(&packet(CREDIT, 0, 19, &[]), WINDOWS), Ok(Admitted::Credit));
         assert_eq!(link.acknowledged, 40);
     }

@@ -7,30 +7,31 @@
 //!     '── credit: bytes of this source that the receiver has taken  <────────'
 //! ```
 //!
-//! What lands a packet may say that it is full, as a ring of a rank is. Then the packet is held
-//! here, and so are all that follow from the same source on the same lane; other sources go on,
-//! and so do other lanes: what the library needs in order to go on must not queue behind what the
-//! program has sent. A source sends no more than a window of bytes that have not been taken, on
-//! each lane, so that is what each may occupy, in receive buffers or held. A source without credit
+//! The function that lands packets may report that it is full, as a rank's ring can be. Then the
+//! packet is held here, and so are all later packets from the same source on the same lane. Other
+//! sources and other lanes continue: packets that the library needs for progress must not queue
+//! behind those of the program. On each lane a source sends at most a window of bytes that were not
+//! taken, so this is the most that it can occupy in receive buffers or held. A source without
+//! credit
 //! gets [`PostResult::Full`]: nothing queues up.
 //!
-//! A window takes receive memory whether it is used or not. So a source has none until it sends
-//! something: its first packet may come without. The receiver lands it, and gives the source a
-//! small window as long as all together stay within a limit. A source that gets none goes on packet
-//! by packet. What such a packet finds full is held in a pool that all sources without a
-//! window share; if that is full as well, the packet is *refused*: it is as if it had not come, and
-//! its sender, which keeps it until it has a window or the packet was taken, is asked for it again
-//! when there is room. A source that sends much gets a larger window, within a limit for all.
+//! A window takes receive memory whether it is used or not. So a source has none until it sends:
+//! its first packet may come without a window. The receiver lands it, and grants the source a small
+//! window as long as all windows together stay within a limit. A source without a window continues
+//! packet by packet. If the receiver is full, such a packet is held in a pool that all sources
+//! without a window share. If the pool is full as well, the packet is *refused*: it counts as not
+//! arrived. Its sender keeps it until it has a window or the packet was taken, and is asked for it
+//! again when there is room. A source that sends much gets a larger window, within a common limit.
 //!
-//! Every packet carries its source, a number in sequence, how much its sender has taken of the
-//! other direction and how large that one's window is, and the key of the job. A packet with
-//! another key is a stranger's: it is counted and dropped. One in which a number is impossible is
-//! too, and so is everything that follows from that source. One that is early by no more than fit
-//! into a window is put aside: some providers report a long message after the short ones behind it.
+//! Every packet carries its source, a sequence number, the bytes that its sender has taken in the
+//! other direction, that direction's window, and the key of the job. A packet with another key
+//! comes from a stranger: it is counted and dropped. So is a packet with an impossible number, and
+//! everything that follows from its source. A packet that is early by no more than a window is put
+//! aside: some providers report a long message after the short ones behind it.
 //!
-//! Large data does not go this way: its owner registers it and sends where it is, and the receiver
-//! reads it ([`Links::fetch`]). Where the provider has the kernel read it, that may be memory of
-//! the program itself ([`Links::lend`]).
+//! Large data does not use packets: its owner registers the memory and sends its address, and the
+//! receiver reads it ([`Links::fetch`]). If the kernel does that read for the provider, the memory
+//! may be the program's own ([`Links::lend`]).
 
 mod lane;
 mod table;
@@ -52,57 +53,58 @@ pub type Host = u32;
 /// A secret of the job, which every packet carries.
 pub type Key = [u8; 16];
 
-/// Packets that may be on their way into the provider.
+/// Packets that may be posted and not complete.
 const SLOTS: usize = 64;
 
 /// Tokens of reads; those of sends are their slots.
 const FETCH: u64 = 1 << 32;
 
-/// How the links of a process are laid out. All processes of a job have the same.
+/// The limits of a process's links. All processes of a job use the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLayout {
-    /// Bytes of the longest payload. An endpoint's receive buffers have four times as many for
-    /// each packet with its header.
+    /// The longest payload, bytes. An endpoint's receive buffers have four times that and four
+    /// packet headers.
     pub payload: usize,
-    /// Bytes of each lane that packets of sources without a window may have unread.
+    /// Bytes on each lane that packets of sources without a window may have unread.
     pub pool: usize,
-    /// Bytes of each source that may be unread on a lane, headers included, once it has sent
+    /// Bytes that each source may have unread on a lane, headers included, once it has sent
     /// something there.
     pub window: u32,
-    /// Bytes that such windows may have in all. A source for which there are none left has no
+    /// Bytes that all such windows together may have. A source for which none are left has no
     /// window.
     pub windows: usize,
-    /// The same as `window` for a source that sends much: its window doubles until then.
+    /// The limit of the window of a source that sends much: its window doubles up to this.
     pub most: u32,
-    /// Bytes by which all windows together may have grown.
+    /// Bytes by which all windows together may grow.
     pub budget: usize,
-    /// Kinds of traffic that do not wait for each other.
+    /// The number of lanes: kinds of traffic that do not wait for each other.
     pub lanes: u8,
 }
 
 impl LinkLayout {
-    /// Bytes of a receive buffer for [`Endpoint::open`].
+    /// The size of a receive buffer for [`Endpoint::open`], bytes.
     pub fn buffer_bytes(&self) -> usize {
         4 * (self.payload + HEADER)
     }
 
-    /// Bytes that so many other hosts may have unread here in all, of which windows have so many
-    /// and by how many they have grown.
+    /// Bytes that `others` hosts may have unread here in total. `windows`: bytes of all windows as
+    /// first granted; `grown`: bytes by which they have grown.
     fn unread(&self, others: usize, (windows, grown): (usize, usize)) -> usize {
         let lanes = usize::from(self.lanes);
         let all = others.saturating_mul(lanes * self.window as usize);
         all.min(self.pool * lanes + windows) + grown
     }
 
-    /// Receive buffers for them. A quarter of each may stay unused, and one more is being emptied.
+    /// The number of receive buffers for them. A quarter of each may stay unused, and one more is
+    /// being emptied.
     fn buffers(&self, others: usize, windows: (usize, usize)) -> usize {
         self.unread(others, windows).div_ceil(self.buffer_bytes() / 4 * 3) + 1
     }
 
-    /// Bytes of memory that a process needs for its links in a job of so many, of which it may have
-    /// links to `others`, and so many have sent it something, or have been sent something: in
-    /// receive buffers, in what is held beside them if nothing can be landed, for packets on their
-    /// way out, and for the links.
+    /// Bytes of memory that a process needs for its links in a job of `hosts`. It may have links to
+    /// `others`; `partners` of them have sent to it or received from it. Counts receive buffers,
+    /// held
+    /// copies if nothing can be landed, outgoing packets, and the links.
     pub fn bytes(&self, (hosts, others): (usize, usize), partners: usize) -> LinkBytes {
         let partners = partners.min(others);
         let wanted = partners * usize::from(self.lanes) * self.window as usize;
@@ -117,7 +119,7 @@ impl LinkLayout {
     }
 
     fn check(&self) -> Result<(), Error> {
-        // A quarter may be taken without the source knowing: the rest must do for any packet.
+        // A quarter may be taken before the source knows: the rest must suffice for any packet.
         if cost(self.payload) > self.most / 2 || cost(0) > self.window / 4 {
             return Err(Error::Invalid(format!(
                 "windows of {} to {} bytes are too small for packets of {}: two must fit",
@@ -138,36 +140,36 @@ impl LinkLayout {
     }
 }
 
-/// What [`LinkLayout::bytes`] answers: the most, if all that may be unread is.
+/// The result of [`LinkLayout::bytes`]: the most, if everything allowed is unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkBytes {
     /// Receive buffers.
     pub buffers: usize,
     /// Copies of packets that could not be landed.
     pub held: usize,
-    /// Packets on their way out.
+    /// Outgoing packets.
     pub slots: usize,
     /// The links themselves.
     pub links: usize,
 }
 
-/// What happens on links.
+/// An event on the links.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LinkArrival<'a> {
     /// A packet.
     Packet {
-        /// Whose.
+        /// The source.
         source: Host,
-        /// Of which kind.
+        /// The lane.
         lane: u8,
-        /// What it carries.
+        /// The payload.
         payload: &'a [u8],
     },
-    /// A read is over.
+    /// A read has ended.
     Fetched {
-        /// What [`Links::fetch`] was given.
+        /// The token that was passed to [`Links::fetch`].
         token: u32,
-        /// `None`: the bytes are there. Else the error number of libfabric.
+        /// `None`: the bytes have arrived. Otherwise the error number of libfabric.
         error: Option<i32>,
     },
 }
@@ -175,11 +177,11 @@ pub enum LinkArrival<'a> {
 /// Why a link broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// The other side has sent what is impossible.
+    /// The other side has violated the protocol.
     Impossible,
-    /// The provider cannot reach it: the error number of libfabric, if there is one.
+    /// The provider cannot reach the host; with libfabric's error number, if there is one.
     Provider(Option<i32>),
-    /// The owner of the links wants nothing more of it.
+    /// The owner of the links has ended the link.
     Local,
 }
 
@@ -189,44 +191,44 @@ impl From<&Error> for Breach {
     }
 }
 
-/// What [`Links::counts`] answers: bytes of a lane, modulo 2^32.
+/// The result of [`Links::counts`]: bytes of a lane, modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Sent.
     pub sent: u32,
-    /// What the receiver is known to have taken, and what it allows unread.
+    /// The bytes that the receiver is known to have taken, and those that it allows unread.
     pub known: (u32, u32),
     /// Received.
     pub received: u32,
-    /// What the sender was told to be taken, and what it was told to be allowed.
+    /// The taken bytes and the allowed bytes, as last reported to the sender.
     pub told: (u32, u32),
 }
 
 /// Whether an arrival was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
-    /// It was.
+    /// The arrival was taken.
     Taken,
-    /// There is no room for this packet: it is offered again. A read is never full.
+    /// There is no room for this packet: it will be offered again. A read is never full.
     Full,
 }
 
-/// The links of a process to others of its job.
+/// The links of a process to other processes of its job.
 pub struct Links {
     endpoint: Endpoint,
     others: usize,
     table: LinkTable,
     slots: Region,
-    /// To whom the packets in the slots go.
+    /// The destinations of the packets in the slots.
     bound: Vec<Host>,
     free: Vec<usize>,
-    /// Whether short packets go from slots as well.
+    /// Whether short packets use slots as well.
     follows_all: bool,
 }
 
 impl Links {
-    /// Opens an endpoint by an offer of a survey, for host `own` of `hosts`, of which it may have
-    /// links to so many others. It knows none yet, and takes in what those with the key send.
+    /// Opens an endpoint on an offer of a survey, for host `own` of `hosts`, with links to at most
+    /// `others` of them. It knows no host yet, and accepts packets from all that have the key.
     pub fn open(
         survey: &Survey,
         offer: usize,
@@ -250,12 +252,12 @@ impl Links {
         })
     }
 
-    /// Where others reach this process.
+    /// The address of this process, for others.
     pub fn address(&self) -> &[u8] {
         self.endpoint.address()
     }
 
-    /// Adds the link to a host, by the address that it has said.
+    /// Adds the link to a host at the address that the host has given.
     pub fn connect(&mut self, host: Host, address: &[u8]) -> Result<(), Error> {
         self.table.check(host)?;
         let peer = self.endpoint.insert(address)?;
@@ -268,29 +270,30 @@ impl Links {
         self.table.link(host, 0).is_some_and(|link| link.peer.is_some())
     }
 
-    /// What was dropped. What came after a link broke says nothing new: it is counted, and is not
-    /// the last.
+    /// The dropped packets. Those that arrive after a link broke are counted, but do not replace
+    /// the
+    /// last cause.
     pub fn drops(&self) -> DroppedPackets {
         self.table.drops
     }
 
-    /// Whether a host has sent such a packet, or cannot be reached. Nothing more is taken from it.
+    /// Whether the link to a host broke: a packet was invalid, or the host cannot be reached.
+    /// Nothing more is taken from it.
     pub fn is_broken(&self, host: Host) -> bool {
         self.table.link(host, 0).is_some_and(|link| link.broken)
     }
 
-    /// A host to which the link broke, each once, and why.
+    /// A host to which the link broke, and why. Each is returned once.
     pub fn take_broken(&mut self) -> Option<(Host, Breach)> {
         self.table.broke.pop_front()
     }
 
-    /// Bytes of a source that lie here on a lane and have not been taken.
+    /// Bytes of a source on a lane that are here and were not taken.
     pub fn unread(&self, source: Host, lane: u8) -> u32 {
         self.table.link(source, lane).map_or(0, |link| link.received.wrapping_sub(link.taken))
     }
 
-    /// What this side of a lane has sent and knows, and what it has received and told: for who sees
-    /// both sides.
+    /// The counts of a lane at this side, for a caller that can compare both sides.
     pub fn counts(&self, host: Host, lane: u8) -> LaneCounts {
         self.table.link(host, lane).map_or_else(LaneCounts::default, LaneLink::counts)
     }
@@ -300,22 +303,22 @@ impl Links {
         self.table.link(source, lane).is_some_and(|link| !link.held.is_empty())
     }
 
-    /// Bytes sent to a host on a lane that it has not said to have taken.
+    /// Bytes sent to a host on a lane that the host has not reported as taken.
     pub fn unacknowledged(&self, to: Host, lane: u8) -> u32 {
         self.table.link(to, lane).map_or(0, |link| link.sent.wrapping_sub(link.acknowledged))
     }
 
-    /// What a source may have unread here on a lane; 0: one packet at a time.
+    /// The bytes that a source may have unread here on a lane; 0: one packet at a time.
     pub fn window(&self, source: Host, lane: u8) -> u32 {
         self.table.link(source, lane).map_or(0, |link| link.window)
     }
 
-    /// Bytes of the receive buffers that there are.
+    /// Bytes of all receive buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.endpoint.buffers() * self.table.layout.buffer_bytes()
     }
 
-    /// Bytes of the longest payload that a packet to a host may have now: two packets fit into the
+    /// The longest payload that a packet to a host may have now, bytes: two packets fit into the
     /// window.
     pub fn longest(&self, to: Host, lane: u8) -> usize {
         let LinkLayout { payload, window, .. } = self.table.layout;
@@ -324,7 +327,7 @@ impl Links {
     }
 
     /// Sends a packet of these bytes, one part after the other. [`PostResult::Full`]: the receiver
-    /// has no room, or the provider; go on with [`Self::progress`] and try again.
+    /// or the provider has no room; call [`Self::progress`] and try again.
     pub fn send(&mut self, to: Host, lane: u8, parts: &[&[u8]]) -> Result<PostResult, Error> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let place = self.table.place(to, lane);
@@ -348,7 +351,7 @@ impl Links {
         Ok(posted)
     }
 
-    /// Gives the provider a packet: short ones at once, others from a slot.
+    /// Posts a packet: a short one without a slot, others from a slot.
     fn post(
         &mut self,
         (to, peer): (Host, Peer),
@@ -387,8 +390,7 @@ impl Links {
         self.endpoint.region(bytes)
     }
 
-    /// Starts to read memory of a host into a region; [`LinkArrival::Fetched`] says that it is
-    /// there.
+    /// Starts to read memory of a host into a region; [`LinkArrival::Fetched`] reports the end.
     pub fn fetch(
         &mut self,
         from: Host,
@@ -407,29 +409,30 @@ impl Links {
         self.endpoint.lends()
     }
 
-    /// Lends memory of the program to the job's other hosts, which are to be told where it is
-    /// ([`LentMemory::remote`]), until the answer is dropped. Names are unlike each other, and
-    /// below 2^63. Only if [`Self::lends`].
+    /// Lends memory of the program to the job's other hosts until the result is dropped. The caller
+    /// tells them its address ([`LentMemory::remote`]). Names must differ, and be below 2^63. Only
+    /// if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
-        // Who has not been told a key and lacks the job's cannot guess it.
+        // A host that was not told the key, and lacks the job's secret, cannot guess it.
         let secret = u64::from_le_bytes(std::array::from_fn(|byte| self.table.key[byte]));
         self.endpoint.lend(name ^ (secret >> 1), bytes)
     }
 
-    /// Whether other memory may be lent by a name under which some is read:
+    /// Whether other memory may be lent under a name that is being read:
     /// [`Endpoint::replaces_lent`].
     pub fn replaces_lent(&self) -> bool {
         self.endpoint.replaces_lent()
     }
 
-    /// Takes in what has come and hands it to `land`, what was held first. Returns whether there
-    /// was anything. `land` may be called for the packets of one window of each source.
+    /// Handles arrivals and passes them to `land`, held packets first. Returns whether there was
+    /// any.
+    /// `land` may be called for the packets of one window of each source.
     pub fn progress(
         &mut self,
         mut land: impl FnMut(LinkArrival<'_>) -> Acceptance,
     ) -> Result<bool, Error> {
         let mut any = self.table.offer_held(&mut land);
-        // As many as all windows may hold of the shortest packets would be too many at once.
+        // Limited: all windows full of the shortest packets would be too many at once.
         for _ in 0..2 * SLOTS {
             match self.endpoint.poll()? {
                 None => break,
@@ -440,7 +443,7 @@ impl Links {
                     land(LinkArrival::Fetched { token: token as u32, error: None });
                 }
                 Some(EndpointCompletion::Done { token }) => self.free.push(token as usize),
-                // Nobody is asked to write with data here.
+                // No peer is asked to write with data here.
                 Some(EndpointCompletion::Written { .. }) => self.table.drops.note_strange(),
                 Some(EndpointCompletion::Failed { token: Some(token), error })
                     if token & FETCH != 0 =>
@@ -467,19 +470,21 @@ impl Links {
         self.break_link(self.bound[slot], error.into());
     }
 
-    /// Takes and holds nothing more of a host.
+    /// Breaks the link to a host: nothing more is taken from it or held for it.
     pub fn break_link(&mut self, host: Host, breach: Breach) {
         self.table.break_links(host, breach);
     }
 
-    /// Nothing more comes of a host on a lane, as it has said: what it may have unread there is
-    /// others'. What has come of it stays.
+    /// The host has said that it sends nothing more on a lane: its window goes to others. Packets
+    /// that
+    /// have arrived stay.
     pub fn end_lane(&mut self, host: Host, lane: u8) {
         self.table.end_lane(host, lane);
     }
 
-    /// Tells sources how much of theirs has been taken, what windows they have, and what they are
-    /// to send again. Receive buffers come first.
+    /// Reports to sources how many of their bytes were taken, their windows, and the packets to
+    /// send
+    /// again. Receive buffers are added first.
     fn give_credit(&mut self) -> Result<(), Error> {
         let mut owing = self.table.take_owing();
         let invited = self.table.take_invited();
@@ -502,7 +507,7 @@ impl Links {
         grown
     }
 
-    /// Tells one source; whether it knows now, or cannot be told.
+    /// Reports to one source. Returns whether it was told, or cannot be told.
     fn tell(&mut self, kind: u8, at: usize) -> bool {
         let link = self.table.at(at);
         let (host, peer) = (link.host, link.peer);
@@ -524,7 +529,7 @@ impl Links {
         }
     }
 
-    /// Sends packets again that their receivers had no room for.
+    /// Sends packets again that their receivers had refused.
     fn send_again(&mut self) {
         for at in std::mem::take(&mut self.table.again) {
             let kept = self.table.at_mut(at).kept.take();
@@ -544,30 +549,31 @@ impl Links {
         }
     }
 
-    /// Tells a host at the next progress all that has been taken of it: it waits for that.
+    /// Reports all taken bytes to a host at the next progress, because the host waits for that.
     pub fn acknowledge(&mut self, host: Host) {
         self.table.acknowledge(host);
     }
 
-    /// From now on [`Self::is_still`] counts short packets too: else a provider takes them and says
-    /// no more of them, and an endpoint that is closed may take them along.
+    /// From now on [`Self::is_still`] counts short packets too. Otherwise a provider takes them and
+    /// reports nothing more, and closing the endpoint may lose them.
     pub fn follow_all(&mut self) {
         self.follows_all = true;
     }
 
-    /// Whether nothing of its own is under way: no packet in the provider, none held, no credit
-    /// owed. A short packet that the provider has taken is not counted ([`Self::follow_all`]).
+    /// Whether nothing is in flight from here: no packet in the provider, none held, no credit
+    /// owed.
+    /// A short packet that the provider has taken is not counted ([`Self::follow_all`]).
     pub fn is_still(&self) -> bool {
         self.endpoint.in_flight() == 0 && self.table.is_still()
     }
 
-    /// Sleeps until something may have come, or for so long. Call it when [`Self::progress`] has
-    /// found nothing.
+    /// Sleeps until something may have arrived, or for at most `at_most`. Call it when
+    /// [`Self::progress`] has found nothing.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         self.endpoint.wait(at_most)
     }
 
-    /// The endpoint, for what a sleeper needs to know of it.
+    /// The endpoint, for callers that sleep on it.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }

@@ -1,4 +1,4 @@
-//! The links of a process to all others of its job, and what each of these may have unread here:
+//! The links of a process to all others of its job, and the bytes that each may have unread here:
 //! bookkeeping without a provider.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!                                                                      there is
 //! ```
 //!
-//! There is nothing here for a process that has neither sent anything nor been sent anything but
-//! four bytes of an index.
+//! For a host that has exchanged no packet with this process, the table has only four bytes of an
+//! index.
 
 use std::collections::VecDeque;
 
@@ -23,23 +23,23 @@ pub(super) struct LinkTable {
     own: Host,
     pub(super) key: Key,
     pub(super) layout: LinkLayout,
-    /// Where the lanes of each host stand among the links, plus one; 0: they do not.
+    /// The index of each host's first lane among the links, plus one; 0: the host has none.
     index: Vec<u32>,
-    /// Of each known host all lanes, one after the other.
+    /// All lanes of each known host, one after the other.
     links: Vec<LaneLink>,
-    /// Links that hold packets, and those whose sources are to be told what has been taken.
+    /// Links that hold packets, and links whose sources are owed a credit report.
     holding: Vec<usize>,
     owing: Vec<usize>,
     /// By lane, links of which a packet was refused, in order.
     refused: Vec<VecDeque<usize>>,
-    /// By lane, bytes of the pool that are held, or are to be.
+    /// By lane, bytes of the pool that are occupied or reserved.
     pooled: Vec<usize>,
     /// Links whose kept packet is to be sent again.
     pub(super) again: Vec<usize>,
-    /// Bytes of windows as they were given, and by which they have grown.
+    /// Bytes of all windows as first granted, and bytes by which they have grown.
     windows: usize,
     grown: usize,
-    /// Hosts whose links broke and that were not asked for yet, and why.
+    /// Hosts whose links broke, with the reason, until the owner takes them.
     pub(super) broke: VecDeque<(Host, Breach)>,
     pub(super) drops: DroppedPackets,
 }
@@ -65,13 +65,14 @@ impl LinkTable {
         }
     }
 
-    /// Where a lane of a host stands, if anything is known of the host.
+    /// The index of a lane of a host, if the host is known.
     pub(super) fn place(&self, host: Host, lane: u8) -> Option<usize> {
         let first = self.index.get(host as usize)?.checked_sub(1)?;
         (lane < self.layout.lanes).then(|| first as usize + usize::from(lane))
     }
 
-    /// Where its first lane stands, from now on; `None`: there is no such host, or too many.
+    /// The index of the host's first lane, which is added if necessary; `None`: there is no such
+    /// host, or there are too many.
     fn enter(&mut self, host: Host) -> Option<usize> {
         let entry = self.index.get_mut(host as usize)?;
         if *entry == 0 {
@@ -93,7 +94,7 @@ impl LinkTable {
         &mut self.links[at]
     }
 
-    /// Checks that there is a host.
+    /// Checks that the host exists.
     pub(super) fn check(&self, host: Host) -> Result<(), Error> {
         match self.index.get(host as usize) {
             Some(_) => Ok(()),
@@ -101,24 +102,24 @@ impl LinkTable {
         }
     }
 
-    /// Notes where a host is reached.
+    /// Records the address of a host.
     pub(super) fn connect(&mut self, host: Host, peer: Peer) {
         let Some(first) = self.enter(host) else { return };
         let lanes = usize::from(self.layout.lanes);
         self.links[first..first + lanes].iter_mut().for_each(|link| link.peer = Some(peer));
     }
 
-    /// Bytes of windows as they were given, and by which they have grown.
+    /// Bytes of all windows as first granted, and bytes by which they have grown.
     pub(super) fn given(&self) -> (usize, usize) {
         (self.windows, self.grown)
     }
 
-    /// Whose packets these are, and the job's key.
+    /// The source of outgoing packets, and the job's key.
     pub(super) fn sender(&self) -> (Host, &Key) {
         (self.own, &self.key)
     }
 
-    /// Takes in a packet.
+    /// Handles a packet.
     pub(super) fn take_in(&mut self, bytes: &[u8], land: &mut impl Land) {
         match DecodedPacket::decode(bytes, &self.key) {
             Some(packet) => {
@@ -131,7 +132,7 @@ impl LinkTable {
     }
 
     /// # Errors
-    /// Why the packet is dropped; `None`: the link to its source had broken before.
+    /// Why the packet is dropped; `None`: the link to its source broke earlier.
     fn admit(
         &mut self,
         packet: &DecodedPacket<'_>,
@@ -165,8 +166,8 @@ impl LinkTable {
         Ok(())
     }
 
-    /// Lands a packet, or holds it: within its window, or in the pool. If there is no room there,
-    /// it is refused, and its source is asked for it again when there is.
+    /// Lands a packet, or holds it: within its window, or in the pool. If there is no room, it is
+    /// refused, and its source is asked for it again when there is.
     fn land(&mut self, at: usize, payload: &[u8], land: &mut impl Land) {
         self.give_window(at);
         let link = &mut self.links[at];
@@ -186,7 +187,7 @@ impl LinkTable {
         self.settle(at);
     }
 
-    /// Gives a source its window, if it has none and there is memory for it.
+    /// Grants a source its window, if it has none and there is memory for it.
     fn give_window(&mut self, at: usize) {
         let all = self.windows + self.layout.window as usize;
         let link = &mut self.links[at];
@@ -196,7 +197,7 @@ impl LinkTable {
         }
     }
 
-    /// Lets a source that sends much have more unread, as far as there is memory for it.
+    /// Widens the window of a source that sends much, as far as there is memory for it.
     pub(super) fn widen(&mut self, at: usize) {
         let link = &mut self.links[at];
         if !link.sends_much() {
@@ -210,7 +211,8 @@ impl LinkTable {
         }
     }
 
-    /// Gives back the pool's bytes of a source that needs them no more, and the window of one that
+    /// Returns the pool's bytes of a source that needs them no longer, and the window of a source
+    /// that
     /// sends nothing more.
     fn settle(&mut self, at: usize) {
         let link = &mut self.links[at];
@@ -226,7 +228,8 @@ impl LinkTable {
         }
     }
 
-    /// Nothing more comes of a host on a lane. Its window is others' once what is held is taken.
+    /// A host sends nothing more on a lane. Its window goes to others once its held packets are
+    /// taken.
     pub(super) fn end_lane(&mut self, host: Host, lane: u8) {
         if let Some(at) = self.place(host, lane) {
             self.links[at].is_over = true;
@@ -234,13 +237,13 @@ impl LinkTable {
         }
     }
 
-    /// Offers the packets that are held, lane by lane in order: whether any was taken.
+    /// Offers the held packets, in order within each lane. Returns whether any was taken.
     pub(super) fn offer_held(&mut self, land: &mut impl Land) -> bool {
         if self.holding.is_empty() {
             return false;
         }
         let (mut any, mut all) = (false, std::mem::take(&mut self.holding));
-        // Later lanes first: what the library needs to go on.
+        // Later lanes first: the library needs them for progress.
         all.sort_unstable_by_key(|at| usize::MAX - at % usize::from(self.layout.lanes));
         for at in all {
             let link = &mut self.links[at];
@@ -252,7 +255,7 @@ impl LinkTable {
         any
     }
 
-    /// Keeps the lists of links that hold packets or owe credit.
+    /// Updates the lists of links that hold packets or owe credit.
     fn note(&mut self, at: usize) {
         let link = &mut self.links[at];
         if !link.held.is_empty() && !std::mem::replace(&mut link.is_holding, true) {
@@ -269,19 +272,19 @@ impl LinkTable {
         }
     }
 
-    /// Whoever is owed credit.
+    /// Takes the list of links that owe credit.
     pub(super) fn take_owing(&mut self) -> Vec<usize> {
         let all = std::mem::take(&mut self.owing);
         all.iter().for_each(|at| self.links[*at].is_owing = false);
         all
     }
 
-    /// Whoever is owed credit still.
+    /// Puts links back that still owe credit.
     pub(super) fn owe_still(&mut self, all: impl IntoIterator<Item = usize>) {
         all.into_iter().for_each(|at| self.owe(at));
     }
 
-    /// Tells a host soon all that has been taken of it: it waits for that.
+    /// Schedules a report of all taken bytes to a host that waits for it.
     pub(super) fn acknowledge(&mut self, host: Host) {
         for lane in 0..self.layout.lanes {
             if let Some(at) = self.place(host, lane)
@@ -292,15 +295,16 @@ impl LinkTable {
         }
     }
 
-    /// Sources that are to send a refused packet again, for which there is room now. It stays
-    /// theirs; who cannot be told yet is to be given back ([`Self::refuse_still`]).
+    /// Sources to ask for a refused packet, for which there is room now. The room stays reserved;
+    /// the
+    /// caller returns a source that cannot be asked yet ([`Self::refuse_still`]).
     pub(super) fn take_invited(&mut self) -> Vec<usize> {
         let mut invited = Vec::new();
         for (refused, pooled) in self.refused.iter_mut().zip(&mut self.pooled).rev() {
             while let Some(at) = refused.front() {
                 let link = &mut self.links[*at];
                 let cost = link.refused as usize;
-                // One that was not told has its room already.
+                // A source that could not be asked before has its room already.
                 if link.pooled == 0 && *pooled + cost > self.layout.pool {
                     break;
                 }
@@ -314,12 +318,12 @@ impl LinkTable {
         invited
     }
 
-    /// A source could not be told that it is to send its packet again.
+    /// Puts a source back that could not be asked for its packet.
     pub(super) fn refuse_still(&mut self, at: usize) {
         self.refused[usize::from(self.links[at].lane)].push_back(at);
     }
 
-    /// Takes and holds nothing more of a host, and sends it nothing again.
+    /// Takes and holds nothing more from a host, and resends nothing to it.
     pub(super) fn break_links(&mut self, host: Host, breach: Breach) {
         let Some(first) = self.enter(host) else { return };
         for at in first..first + usize::from(self.layout.lanes) {
@@ -336,7 +340,7 @@ impl LinkTable {
         }
     }
 
-    /// Whether no packet is held, no credit owed and nothing to be sent again.
+    /// Whether no packet is held, no credit is owed and nothing has to be sent again.
     pub(super) fn is_still(&self) -> bool {
         self.holding.is_empty()
             && self.owing.is_empty()
@@ -344,14 +348,14 @@ impl LinkTable {
             && self.refused.iter().all(VecDeque::is_empty)
     }
 
-    /// Bytes of this table for a job of so many hosts, of which so many are known.
+    /// Bytes of this table in a job of `hosts`, of which `known` are known.
     pub(super) fn bytes(layout: &LinkLayout, hosts: usize, known: usize) -> usize {
-        // A growing list may have twice the room that it needs.
+        // A growing list may have twice the capacity that it needs.
         hosts * size_of::<u32>() + 2 * known * usize::from(layout.lanes) * size_of::<LaneLink>()
     }
 }
 
-/// The longest payload of a packet in a window of so many bytes: two fit.
+/// The longest payload of a packet in a window of `window` bytes: two packets fit.
 pub(super) fn longest_in(window: u32) -> usize {
     window as usize / 2 - HEADER
 }
@@ -371,7 +375,7 @@ mod tests {
         table.drops.strange + table.drops.wrong
     }
 
-    /// Room for the first packets of three sources of `PACKET` bytes, and a window for `windows`.
+    /// Room for the first packets of three sources of `PACKET` bytes, and `windows` windows.
     fn layout(windows: usize) -> LinkLayout {
         let (window, pool) = (1024, 512);
         let windows = windows * window as usize;
@@ -380,7 +384,7 @@ mod tests {
 
     const PACKET: [u8; 100] = [7; 100];
 
-    /// The receiver, host 0 of those that are to send to it.
+    /// The receiver: host 0, besides the sources.
     fn receiver(windows: usize) -> LinkTable {
         LinkTable::new((0, SOURCES + 1), layout(windows), KEY)
     }
@@ -395,14 +399,14 @@ mod tests {
         Acceptance::Full
     }
 
-    /// Who is asked for its packet again.
+    /// Asks sources for their packets again. Returns the sources.
     fn invite(table: &mut LinkTable) -> Vec<Host> {
         let invited = table.take_invited();
         invited.iter().for_each(|at| table.at_mut(*at).refused = 0);
         invited.iter().map(|at| table.at(*at).host).collect()
     }
 
-    /// Takes all that is held: of whom.
+    /// Takes all held packets. Returns their sources.
     fn drain(table: &mut LinkTable) -> Vec<Host> {
         let mut from = Vec::new();
         table.offer_held(&mut |arrival: LinkArrival<'_>| {
@@ -422,7 +426,7 @@ mod tests {
         while came.len() < SOURCES as usize {
             came.extend(drain(&mut table));
             for source in invite(&mut table) {
-                // The room is kept for it: a newcomer on this lane cannot take it.
+                // The room is reserved for it: a new source on this lane cannot take it.
                 table.take_in(&packet(source, 0), &mut full);
             }
             assert!(table.pooled[0] <= 512, "{} bytes of the pool", table.pooled[0]);
@@ -445,7 +449,7 @@ mod tests {
             (1..=6).map(|source| table.link(source, 0).unwrap().window).collect();
         assert_eq!(windows, [1024, 1024, 1024, 1024, 0, 0]);
         assert_eq!(table.given(), (4096, 0));
-        // Who has none goes on packet by packet; who dies leaves its window to another.
+        // A source without a window continues packet by packet; a dead one frees its window.
         table.break_links(2, Breach::Local);
         assert_eq!(table.given(), (3072, 0));
         table.take_in(&packet(5, 1), &mut |_: LinkArrival<'_>| Acceptance::Taken);
@@ -461,7 +465,7 @@ mod tests {
         table.take_in(&packet(1, 0), &mut &taken);
         table.take_in(&packet(2, 0), &mut full);
         assert_eq!(table.given(), (2048, 0));
-        // What it has sent is kept until it is taken, and its window as long.
+        // Its packets are kept until they are taken, and so is its window.
         table.end_lane(1, 0);
         table.end_lane(2, 0);
         table.end_lane(3, 0);
@@ -470,12 +474,12 @@ mod tests {
         assert_eq!(table.given(), (0, 0));
         table.take_in(&packet(3, 0), &mut &taken);
         assert_eq!(table.given(), (1024, 0));
-        // Its other lane goes on.
+        // Its other lane continues.
         let mut other = packet(1, 0);
         other[0] += 1;
         table.take_in(&other, &mut &taken);
         assert_eq!(dropped(&table), 0);
-        // Whoever goes on nevertheless is broken, and gives back what it has once.
+        // The link of a source that still sends is broken, and returns its window once.
         table.take_in(&packet(2, 1), &mut full);
         assert_eq!((dropped(&table), table.given()), (1, (2048, 0)));
         table.break_links(1, Breach::Local);
@@ -486,7 +490,7 @@ mod tests {
     fn who_dies_before_its_packet_is_asked_for_takes_no_room() {
         let mut table = receiver(0);
         (1..=8).for_each(|source| table.take_in(&packet(source, 0), &mut full));
-        // One whose packet is held, one that waits, and one that was asked and never answers.
+        // A source whose packet is held, one that waits, and one that was asked and never answers.
         table.break_links(1, Breach::Local);
         table.break_links(4, Breach::Local);
         assert_eq!(invite(&mut table), [5]);
@@ -534,7 +538,7 @@ mod tests {
         assert_eq!((&table.again[..], dropped(&table), table.is_still()), (&[at][..], 0, false));
     }
 
-    /// A rank of a job of 640,000 has an index of them, and nothing else that is as long.
+    /// A rank of a job of 640,000 has an index of that many entries, and no other table as long.
     #[test]
     fn ranks_that_say_nothing_take_four_bytes_each() {
         let bytes = |partners| LinkTable::bytes(&layout(0), 640_000, partners);

@@ -1,7 +1,7 @@
-//! The structures of libfabric's binary interface that we use, in our own words of `repr(C)`.
+//! The structures of libfabric's binary interface that we use, as `repr(C)` definitions.
 //!
-//! They are those of interface version 1.17. Later versions only append fields, and the entry
-//! points of version `FABRIC_1.3` go on accepting these; `tests/layout.rs` compares every size and
+//! They have the layout of interface version 1.17. Later versions only append fields, and the entry
+//! points of version `FABRIC_1.3` still accept these; `tests/layout.rs` compares every size and
 //! offset here with the headers of an installed libfabric. Functions of tables that we never call
 //! are pointers without a type, so that they cannot be called by mistake.
 
@@ -9,10 +9,10 @@ use std::ffi::{c_char, c_int, c_void};
 
 use libc::iovec;
 
-/// The version of the interface that these structures are of: `FI_VERSION(1, 17)`.
+/// The interface version of these structures: `FI_VERSION(1, 17)`.
 pub(crate) const API_VERSION: u32 = 1 << 16 | 17;
 
-/// Says "to nobody in particular" and "from anybody".
+/// Means "to no particular peer" and "from any peer".
 pub(crate) const ADDR_UNSPEC: u64 = u64::MAX;
 
 /// Capabilities, flags of operations and of completions.
@@ -30,7 +30,7 @@ pub(crate) mod flag {
     pub(crate) const REMOTE_CQ_DATA: u64 = 1 << 17;
 }
 
-/// Modes: what a provider asks of its user.
+/// Modes: requirements of a provider on its user.
 pub(crate) mod mode {
     pub(crate) const CONTEXT: u64 = 1 << 59;
     pub(crate) const CONTEXT2: u64 = 1 << 52;
@@ -184,7 +184,7 @@ pub(crate) struct Info {
     pub(crate) nic: *mut c_void,
 }
 
-/// What every object of libfabric begins with.
+/// The first fields of every object of libfabric.
 #[repr(C)]
 pub(crate) struct Fid {
     pub(crate) fclass: usize,
@@ -323,7 +323,7 @@ pub(crate) struct CqDataEntry {
     pub(crate) data: u64,
 }
 
-// SAFETY: its pointers are compared and measured, by whoever has the endpoint.
+// SAFETY: its pointers are only compared and measured, by the holder of the endpoint.
 unsafe impl Send for CqDataEntry {}
 
 #[repr(C)]
@@ -462,7 +462,7 @@ pub(crate) struct OpsAtomic {
     ) -> isize,
 }
 
-/// Room that a provider may use while an operation is in flight, at the context it was given.
+/// Space that a provider may use while an operation is in flight: the operation's context.
 #[repr(C)]
 pub(crate) struct Context2 {
     pub(crate) internal: [*mut c_void; 8],

@@ -22,23 +22,23 @@ use super::object::{Domain, OpenObject};
 use super::operations::{ContextOwner, OperationInFlight, Operations};
 use crate::Error;
 
-/// Completions that are read at once.
+/// Completions that are read in one call.
 const BATCH: usize = 16;
 
 /// The most operations in flight.
 const OPERATIONS: usize = 256;
 
-/// The longest address of an endpoint. The longest known, of shm, has 64 bytes.
+/// The longest address of an endpoint. The longest known, that of shm, has 64 bytes.
 const LONGEST_ADDRESS: usize = 512;
 
-/// How long a trial of atomics may take. They take microseconds; a provider without them may not
+/// Time limit of a trial of atomics. They take microseconds; a provider without them may not
 /// answer.
 const TRIAL: Duration = Duration::from_secs(1);
 
 /// Bytes of a receive buffer during a trial.
 const TRIAL_BUFFER: usize = 1 << 14;
 
-/// How often in a row a descriptor may end a sleep for nothing until it is not believed any more.
+/// Consecutive sleeps that a descriptor may end without an event before it is ignored.
 const FALSE_ALARMS: u32 = 16;
 
 /// The shortest and the longest sleep between two polls without a descriptor.
@@ -52,40 +52,40 @@ pub struct Peer(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a full provider has not taken the operation"]
 pub enum PostResult {
-    /// It has; its completion follows.
+    /// The provider has taken it; a completion follows.
     Accepted,
-    /// It is full: poll, then try again.
+    /// The provider is full: poll, then try again.
     Full,
 }
 
-/// What an endpoint reports.
+/// An event of an endpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EndpointCompletion<'a> {
-    /// An operation with this token is done, and its memory may be used again.
+    /// The operation with this token is done, and its memory may be reused.
     Done {
-        /// What the caller knows it by.
+        /// The caller's token.
         token: u64,
     },
-    /// A message has come. It lies in a receive buffer until the next call.
+    /// A message has arrived. It stays in a receive buffer until the next call.
     Message {
         /// Its bytes.
         payload: &'a [u8],
     },
-    /// A peer has written into a region of this endpoint and says so.
+    /// A peer has written into a region of this endpoint, with immediate data.
     Written {
-        /// What it says.
+        /// The immediate data.
         data: u64,
     },
     /// An operation has failed.
     Failed {
-        /// What the caller knows it by; `None`: it was no operation of the caller.
+        /// The caller's token; `None`: it was not an operation of the caller.
         token: Option<u64>,
         /// Why.
         error: Error,
     },
 }
 
-/// Memory for messages, and what was reported of it.
+/// Memory for messages, and the events reported for it.
 struct ReceiveBuffer {
     memory: Registered,
     fill: BufferFill,
@@ -93,23 +93,23 @@ struct ReceiveBuffer {
 
 /// An endpoint that sends messages to any peer and reads and writes their regions.
 ///
-/// One thread uses it at a time. Dropping it ends what is in flight; peers learn nothing of that.
+/// One thread uses it at a time. Dropping it ends operations in flight; peers are not informed.
 pub struct Endpoint {
     handle: OpenObject<FidEp>,
-    /// Contexts of what is in flight, and receive buffers: kept if the endpoint cannot close.
+    /// Contexts of operations in flight, and receive buffers. Leaked if the endpoint cannot close.
     operations: ManuallyDrop<Operations>,
     receives: ManuallyDrop<Vec<ReceiveBuffer>>,
-    /// Receive buffers that the provider does not have: to be posted again.
+    /// Receive buffers that the provider does not hold, to be posted again.
     idle: Vec<usize>,
-    /// Receive buffers that are not posted again, as a message into them has failed.
+    /// Receive buffers that are not posted again, because a message into them has failed.
     retired: usize,
-    /// Whether a buffer may be said to be free while messages are on their way into it.
+    /// Whether the provider may release a buffer while messages are on their way into it.
     releases_early: bool,
     buffer_bytes: usize,
     arrived: VecDeque<CqDataEntry>,
     queue: OpenObject<FidCq>,
     descriptor: Option<RawFd>,
-    /// Sleeps in a row that the descriptor has ended, and nothing had come.
+    /// Consecutive sleeps that the descriptor has ended without an event.
     false_alarms: u32,
     addresses: OpenObject<FidAv>,
     address: Vec<u8>,
@@ -117,8 +117,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens an offer of a survey, with so many receive buffers of so many bytes. Messages may be
-    /// as long as a quarter of a buffer.
+    /// Opens an offer of a survey, with `buffers` receive buffers. Messages may be as long as a
+    /// quarter of a buffer.
     pub fn open(
         survey: &Survey,
         offer: usize,
@@ -128,7 +128,7 @@ impl Endpoint {
         Self::open_to_grow(survey, offer, (buffers, buffers), buffer_bytes)
     }
 
-    /// The same with so many buffers at first, and room for so many in all ([`Self::grow`]).
+    /// The same with `buffers` at first, and room for `most` of them ([`Self::grow`]).
     pub fn open_to_grow(
         survey: &Survey,
         offer: usize,
@@ -167,7 +167,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Adds receive buffers until there are so many. Not more than there was to be room for.
+    /// Adds receive buffers until there are `buffers`, up to the number given when it was opened.
     pub fn grow(&mut self, buffers: usize) -> Result<(), Error> {
         while self.buffers() < buffers && self.receives.len() < self.operations.receives() {
             let memory = self.registered(self.buffer_bytes, PeerAccess::Own)?;
@@ -182,11 +182,12 @@ impl Endpoint {
         self.receives.len() - self.retired
     }
 
-    /// Enables the endpoint, and sets that a receive buffer goes back when it has less room left
+    /// Enables the endpoint, and sets that a receive buffer is released when it has less room left
     /// than a message may need. shm of 1.17 crashes if that is set before it is enabled; shm of
     /// 2.5.1 ignores it afterwards, and writes past the buffer. The releases between were not
-    /// tried: they are taken for like the one of their major number, and what is in force is
-    /// read back.
+    /// tried:
+    /// they are assumed to behave like the tried one of their major number, and the value in force
+    /// is read back.
     fn enable(&self, longest: usize) -> Result<(), Error> {
         let (major, _) = self.domain.info.library().version();
         let late = self.domain.provider == "shm" && major < 2;
@@ -231,12 +232,12 @@ impl Endpoint {
         &self.domain.provider
     }
 
-    /// Where peers reach this endpoint, in the provider's own form.
+    /// The address of this endpoint, in the provider's format.
     pub fn address(&self) -> &[u8] {
         &self.address
     }
 
-    /// Bytes of a message that [`Self::inject`] takes.
+    /// The longest message that [`Self::inject`] takes, bytes.
     pub fn inject_size(&self) -> usize {
         self.domain.info.parts().send.map_or(0, |send| send.inject_size)
     }
@@ -246,9 +247,9 @@ impl Endpoint {
         self.operations.count()
     }
 
-    /// Adds a peer by the address that it has said.
+    /// Adds a peer by the address that the peer has given.
     pub fn insert(&mut self, address: &[u8]) -> Result<Peer, Error> {
-        // The provider reads as many bytes as its addresses have, whatever the slice's length.
+        // The provider reads the length of its own addresses, whatever the slice's length.
         if address.len() != self.address.len() && !self.has_text_addresses(address) {
             return Err(Error::Invalid(format!(
                 "an address of {} bytes is none of provider {}, whose addresses have {}",
@@ -274,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether addresses are texts, as those of shm, and this is one with its end.
+    /// Whether addresses are strings, as those of shm, and this is a terminated one.
     fn has_text_addresses(&self, address: &[u8]) -> bool {
         self.domain.info.get().addr_format == abi::ADDR_STR
             && CStr::from_bytes_with_nul(address).is_ok()
@@ -285,25 +286,26 @@ impl Endpoint {
         Ok(Region(Arc::new(self.registered(bytes, PeerAccess::Peers)?)))
     }
 
-    /// Whether memory of the program can be lent to peers. So it can where the kernel alone reads
-    /// it, as it reads what is written to a socket, or a device does, which has pinned it: a read
-    /// that is under way when the memory is taken back harms nobody then. Other providers copy it
-    /// in calls of theirs. Sockets' own small buffers take messages below 9,000 bytes; only longer
-    /// ones are to be lent, and read in longer pieces.
+    /// Whether memory of the program can be lent to peers. That is possible if the kernel alone
+    /// reads it, as for a socket, or if a device does, which has pinned it: then a read that is in
+    /// progress when the memory is taken back does no harm. Other providers copy it within their
+    /// calls. Sockets' own small buffers take messages below 9,000 bytes; lend only longer ones,
+    /// and
+    /// read them in longer pieces.
     pub fn lends(&self) -> bool {
         const BY_KERNEL: [&str; 4] = ["tcp", "net", "tcp;ofi_rxm", "net;ofi_rxm"];
         const BY_DEVICE: [&str; 3] = ["verbs;ofi_rxm", "efa", "cxi"];
         BY_KERNEL.into_iter().chain(BY_DEVICE).any(|provider| provider == self.provider())
     }
 
-    /// Lends memory of the program to peers, until the answer is dropped. Its key is made of the
-    /// name, unless the provider chooses keys. Only if [`Self::lends`].
+    /// Lends memory of the program to peers, until the result is dropped. Its key is derived from
+    /// the name, unless the provider chooses keys. Only if [`Self::lends`].
     pub fn lend(&self, name: u64, bytes: &[u8]) -> Result<LentMemory, Error> {
         LentMemory::new(&self.domain, &self.handle, name, bytes)
     }
 
-    /// Whether other memory that is lent by a name is where the first was: it is not if the
-    /// provider chooses keys, or peers count by this process's addresses.
+    /// Whether other memory lent under a name has the same remote address as the first: not if the
+    /// provider chooses keys, or peers use this process's addresses.
     pub fn replaces_lent(&self) -> bool {
         !self.domain.has_mr_mode(mr_mode::PROV_KEY | mr_mode::VIRT_ADDR)
     }
@@ -339,7 +341,7 @@ impl Endpoint {
         })
     }
 
-    /// Writes bytes of a region into a peer's, which learns it with `data`, or does not at all.
+    /// Writes bytes of a region into a peer's region. With `data` the peer is notified.
     pub fn write(
         &mut self,
         to: Peer,
@@ -382,13 +384,13 @@ impl Endpoint {
             // SAFETY: an open endpoint with FI_RMA has its table.
             let calls = unsafe { &*endpoint.handle.get().rma };
             let (handle, from) = (endpoint.handle.as_ptr(), from.0);
-            // SAFETY: as in `send`; nobody has a reference to bytes of a region.
+            // SAFETY: as in `send`; no reference to bytes of a region exists.
             unsafe { (calls.read)(handle, bytes, length, descriptor, from, address, key, context) }
         })
     }
 
     /// Starts an operation on bytes of a region, and keeps the region until it completes. Panics
-    /// if the bytes reach outside.
+    /// if the bytes are out of bounds.
     fn start(
         &mut self,
         name: &'static str,
@@ -416,7 +418,7 @@ impl Endpoint {
         }
     }
 
-    /// Gives the provider the receive buffers that it does not have.
+    /// Posts the receive buffers that the provider does not hold.
     fn post_receives(&mut self) -> Result<(), Error> {
         while let Some(&buffer) = self.idle.last() {
             let registered = &self.receives[buffer].memory;
@@ -436,8 +438,8 @@ impl Endpoint {
             // SAFETY: an open endpoint has its table.
             let calls = unsafe { &*self.handle.get().msg };
             let handle = self.handle.as_ptr();
-            // SAFETY: the buffer is this endpoint's own; it is read again only where completions
-            // say that messages lie, and posted again only after the provider has released it.
+            // SAFETY: the buffer is this endpoint's own; it is read only where completions report
+            // messages, and posted again only after the provider has released it.
             let result = unsafe { (calls.recvmsg)(handle, &raw const message, flag::MULTI_RECV) };
             if self.posted("fi_recvmsg", result)? == PostResult::Full {
                 break;
@@ -448,10 +450,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The next completion; `None`: nothing has happened. The provider goes on within this call.
+    /// The next completion; `None`: nothing has happened. The provider makes progress in this call.
     pub fn poll(&mut self) -> Result<Option<EndpointCompletion<'_>>, Error> {
         loop {
-            // What the last completion has shown may be written over from here on.
+            // The message of the last completion may be overwritten from here on.
             self.post_receives()?;
             let Some(entry) = self.next_entry()? else { return Ok(None) };
             let entry = match entry {
@@ -471,7 +473,7 @@ impl Endpoint {
                     return Ok(Some(EndpointCompletion::Done { token: operation.token }));
                 }
                 Some(ContextOwner::Receive(buffer)) => {
-                    // A buffer may come back without a message.
+                    // A buffer may be released without a message.
                     let is_message = entry.flags & flag::RECV != 0;
                     let place = is_message.then(|| self.place(buffer, &entry)).transpose()?;
                     self.note(buffer, entry.flags, place.as_ref());
@@ -489,7 +491,7 @@ impl Endpoint {
         Error::Provider { provider: self.domain.provider.clone(), what }
     }
 
-    /// Where in a receive buffer a message lies.
+    /// The range of a message within its receive buffer.
     fn place(&self, buffer: usize, entry: &CqDataEntry) -> Result<Range<usize>, Error> {
         let memory = &self.receives[buffer].memory.memory;
         let offset = (entry.buf as usize).wrapping_sub(memory.start() as usize);
@@ -497,8 +499,8 @@ impl Endpoint {
         end.map(|end| offset..end).ok_or_else(|| self.broken("a message outside its buffer"))
     }
 
-    /// Notes what a completion says of a receive buffer, which is posted again once nothing more
-    /// is written into it.
+    /// Records a completion of a receive buffer, which is posted again once nothing more is written
+    /// into it.
     fn note(&mut self, buffer: usize, flags: u64, message: Option<&Range<usize>>) {
         let fill = &mut self.receives[buffer].fill;
         if let Some(place) = message {
@@ -514,7 +516,7 @@ impl Endpoint {
         }
     }
 
-    /// The bytes of a message, which lie at a place of [`Self::place`].
+    /// The bytes of a message at a range that [`Self::place`] returned.
     fn message(&self, buffer: usize, place: Range<usize>) -> &[u8] {
         let memory = &self.receives[buffer].memory.memory;
         assert!(place.end <= memory.length(), "within the buffer");
@@ -524,7 +526,7 @@ impl Endpoint {
         unsafe { slice::from_raw_parts(start, place.len()) }
     }
 
-    /// The next entry of the queue, from the last batch or a new one; or a failure.
+    /// The next entry of the queue, from the last batch or a new one, or a failure.
     fn next_entry(
         &mut self,
     ) -> Result<Option<Result<CqDataEntry, EndpointCompletion<'static>>>, Error> {
@@ -536,7 +538,7 @@ impl Endpoint {
         Ok(self.arrived.pop_front().map(Ok))
     }
 
-    /// Reads a batch; or a failure, which stands alone.
+    /// Reads a batch, or a failure, which is returned alone.
     fn fetch(&mut self) -> Result<Option<EndpointCompletion<'static>>, Error> {
         const EMPTY: CqDataEntry = CqDataEntry {
             op_context: ptr::null_mut(),
@@ -549,7 +551,7 @@ impl Endpoint {
         // SAFETY: an open queue has its table.
         let calls = unsafe { &*self.queue.get().ops };
         let place = batch.as_mut_ptr().cast();
-        // SAFETY: the queue was opened with this form of entries, of which there are so many.
+        // SAFETY: the queue was opened with this entry format, and `batch` has `BATCH` entries.
         let count = unsafe { (calls.read)(self.queue.as_ptr(), place, BATCH) };
         match usize::try_from(count) {
             Ok(count) if count <= BATCH => {
@@ -564,7 +566,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads why an operation failed; `None`: the provider does not say yet.
+    /// Reads why an operation failed; `None`: the provider does not report it yet.
     fn failure(&mut self) -> Result<Option<EndpointCompletion<'static>>, Error> {
         let mut entry = CqErrEntry {
             op_context: ptr::null_mut(),
@@ -621,14 +623,14 @@ impl Endpoint {
         let mut text = [0 as c_char; 128];
         let (place, length) = (text.as_mut_ptr(), text.len());
         let queue = self.queue.as_ptr();
-        // SAFETY: the error's data came with its entry just now; the text has so many bytes.
+        // SAFETY: the error's data arrived with its entry just now; the text has `length` bytes.
         let said =
             unsafe { (calls.strerror)(queue, entry.prov_errno, entry.err_data, place, length) };
-        // SAFETY: null, a constant, or our own buffer with its end.
+        // SAFETY: null, a constant, or our own terminated buffer.
         unsafe { super::library::string(said) }.unwrap_or_else(|| "nothing".to_owned())
     }
 
-    /// Whether completions can be slept for without polling in between.
+    /// Whether a thread can sleep until completions without polling in between.
     pub fn has_descriptor(&self) -> bool {
         self.descriptor.is_some()
     }
@@ -640,15 +642,15 @@ impl Endpoint {
         self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
     }
 
-    /// Whether there is a descriptor, and sleeping on it misses nothing.
+    /// Whether there is a descriptor, and a sleep on it misses nothing.
     pub fn may_sleep(&self) -> bool {
         self.descriptor.is_some() && self.arrived.is_empty() && self.domain.may_sleep(&self.queue)
     }
 
-    /// Sleeps until there is something to poll, or for so long. It may return early for nothing.
+    /// Sleeps until there is something to poll, or for at most `at_most`. It may return early.
     ///
-    /// Without a descriptor the provider is polled in between, at growing intervals. So it is if
-    /// the descriptor is always readable: that of net in 1.17 is, once a peer has connected.
+    /// Without a descriptor the provider is polled at growing intervals. So it is if the descriptor
+    /// is always readable, as that of net in 1.17 is once a peer has connected.
     pub fn wait(&mut self, at_most: Duration) -> Result<(), Error> {
         let end = Instant::now() + at_most;
         if self.descriptor.is_some() && self.false_alarms < FALSE_ALARMS {
@@ -672,7 +674,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sleeps for so long, or until a descriptor is readable: whether it was.
+    /// Sleeps for `time`, or until a descriptor is readable. Returns whether it was.
     fn sleep(&self, descriptor: Option<BorrowedFd<'_>>, time: Duration) -> Result<bool, Error> {
         let time = Timespec::try_from(time).ok();
         let mut polled: Vec<_> =
@@ -684,10 +686,11 @@ impl Endpoint {
         }
     }
 
-    /// Whether atomic operations of an offer work, by doing one between two endpoints. Only a
-    /// trial tells: net of 1.17 claims them and refuses each, and udp;ofi_rxd of 1.17 reports a
-    /// fetch-and-add as complete before it is done. (One on a word of the same endpoint would not
-    /// do as a trial: udp;ofi_rxd crashes.)
+    /// Tests whether atomic operations of an offer work, by one of them between two endpoints. Only
+    /// a trial shows that: net of 1.17 claims them and refuses each, and udp;ofi_rxd of 1.17
+    /// reports
+    /// a fetch-and-add as complete before it is done. (A trial on a word of the same endpoint does
+    /// not work: udp;ofi_rxd crashes.)
     pub fn try_atomics(survey: &Survey, offer: usize) -> Result<bool, Error> {
         if survey.offers().get(offer).is_none_or(|offer| !offer.claims_atomics) {
             return Ok(false);
@@ -724,7 +727,7 @@ impl Endpoint {
         Ok(false)
     }
 
-    /// Adds the first of two words to a word of a peer, whose old value becomes the second.
+    /// Adds the first of two words to a word of a peer, and stores the old value in the second.
     fn fetch_add(&mut self, to: Peer, remote: Remote, words: &Region) -> Result<PostResult, Error> {
         // SAFETY: null, or the table of an open endpoint.
         let calls = unsafe { self.handle.get().atomic.as_ref() };
@@ -744,9 +747,9 @@ impl Endpoint {
     }
 }
 
-/// Whether a provider may say that a receive buffer is free while messages are on their way into
-/// it ([`BufferFill`]): `tcp` and `net` before 1.20; `ofi_rxm` of each, which reads long messages.
-/// What others leave between messages is not known: they are believed.
+/// Whether a provider may release a receive buffer while messages are on their way into it
+/// ([`BufferFill`]): `tcp` and `net` before 1.20; `ofi_rxm` of each, which reads long messages.
+/// Other providers are trusted: their gaps between messages are unknown.
 fn releases_early(provider: &str) -> bool {
     ["net", "tcp"].contains(&provider) || provider.ends_with(";ofi_rxm")
 }

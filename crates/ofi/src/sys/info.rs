@@ -1,4 +1,4 @@
-//! Lists of what libfabric offers: asking for them, reading them, keeping one entry to open.
+//! Lists of libfabric's offers: query, read, and copy an entry to open it.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use super::abi::{self, Info, flag, mode, mr_mode};
 use super::library::{Libfabric, string};
 use crate::{EndpointKind, Error, Offer};
 
-/// What every endpoint of ours must be able to do.
+/// The abilities that every endpoint of ours must have.
 const NEED: u64 = flag::MSG
     | flag::RMA
     | flag::SEND
@@ -20,27 +20,27 @@ const NEED: u64 = flag::MSG
     | flag::REMOTE_WRITE
     | flag::MULTI_RECV;
 
-/// The ways of registering memory that [`super::memory`] knows.
+/// The modes of memory registration that [`super::memory`] supports.
 const MR_MODES: i32 = mr_mode::LOCAL
     | mr_mode::VIRT_ADDR
     | mr_mode::ALLOCATED
     | mr_mode::PROV_KEY
     | mr_mode::ENDPOINT;
 
-/// One entry, copied from a list, with which a fabric can be opened.
+/// One entry, copied from a list, that can open a fabric.
 pub(crate) struct OwnedInfo {
     info: NonNull<Info>,
     library: &'static Libfabric,
 }
 
 impl OwnedInfo {
-    /// An empty one, as hints.
+    /// An empty entry, for hints.
     fn new(library: &'static Libfabric) -> Result<Self, Error> {
         Self::duplicate(library, ptr::null())
     }
 
     fn duplicate(library: &'static Libfabric, info: *const Info) -> Result<Self, Error> {
-        // SAFETY: null, which gives an empty one, or an entry of a list that is alive.
+        // SAFETY: null, which gives an empty entry, or an entry of a list that is alive.
         let copy = unsafe { (library.dupinfo)(info) };
         let error = || library.error("fi_dupinfo", "libfabric", -(libc::ENOMEM as isize));
         let info = NonNull::new(copy).ok_or_else(error)?;
@@ -55,9 +55,9 @@ impl OwnedInfo {
         self.library
     }
 
-    /// The entry's words.
+    /// The entry's fields.
     pub(crate) fn get(&self) -> &Info {
-        // SAFETY: fi_dupinfo has made it, and nothing else has it.
+        // SAFETY: fi_dupinfo has made it, and only `self` has it.
         unsafe { self.info.as_ref() }
     }
 
@@ -80,7 +80,7 @@ impl OwnedInfo {
         let info = unsafe { self.info.as_mut() };
         info.caps = caps;
         info.mode = mode::CONTEXT | mode::CONTEXT2;
-        // SAFETY: fi_dupinfo allocates all tables, and they are nobody else's.
+        // SAFETY: fi_dupinfo allocates all tables, and only this entry has them.
         if let Some(domain) = unsafe { info.domain_attr.as_mut() } {
             domain.mode = info.mode;
             domain.mr_mode = MR_MODES;
@@ -109,7 +109,7 @@ impl OwnedInfo {
     }
 }
 
-// SAFETY: it is memory of its own, which nobody changes once it is made.
+// SAFETY: it owns its memory, which is not changed once it is made.
 unsafe impl Send for OwnedInfo {}
 // SAFETY: as above.
 unsafe impl Sync for OwnedInfo {}
@@ -121,7 +121,7 @@ impl Drop for OwnedInfo {
     }
 }
 
-/// The tables of an entry, which libfabric always fills in; `None` would be its fault.
+/// The tables of an entry. libfabric always fills them in; `None` would be its fault.
 pub(crate) struct InfoTables<'a> {
     pub(crate) send: Option<&'a abi::TxAttr>,
     pub(crate) endpoint: Option<&'a abi::EpAttr>,
@@ -144,17 +144,18 @@ impl<'a> InfoTables<'a> {
     }
 }
 
-/// What libfabric offers, and what is needed to open each of it.
+/// The offers of libfabric, and what is needed to open each.
 pub struct Survey {
     offers: Vec<Offer>,
-    /// Of each offer that fits.
+    /// The entry of each offer, if it fits.
     infos: Vec<Option<OwnedInfo>>,
     version: (u32, u32),
 }
 
 impl Survey {
-    /// Asks libfabric three times: for all that there is, for what the transport needs, and for
-    /// atomics besides, since a provider may grant on request what it does not list.
+    /// Queries libfabric three times: for all offers, for those with what the transport needs, and
+    /// for
+    /// those with atomics besides, since a provider may grant on request what it does not list.
     pub fn take() -> Result<Self, Error> {
         let library = Libfabric::get()?;
         let mut survey = Self { offers: Vec::new(), infos: Vec::new(), version: library.version() };
@@ -179,7 +180,7 @@ impl Survey {
             }
         }
         for (offer, info) in query(library, NEED | flag::ATOMIC)? {
-            // The first of several is the plain one; shm's second is for memory of devices.
+            // The first of several is the plain one; shm's second is for device memory.
             if let Some(at) = survey.position(&offer)
                 && !survey.offers[at].claims_atomics
             {
@@ -190,10 +191,12 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Has all providers register memory as those of devices do: they choose the keys, peers count
-    /// by the owner's addresses, and what is sent from is registered as well. For tests: it is the
-    /// nearest to a device where there is none. Those of libfabric's own that share its code for
-    /// keys do so.
+    /// Makes all providers register memory as device providers do: they choose the keys, peers use
+    /// the
+    /// owner's addresses, and send buffers are registered as well. For tests: it is the nearest to
+    /// a
+    /// device where there is none. The providers of libfabric that share its code for keys support
+    /// this.
     #[doc(hidden)]
     pub fn register_as_devices(&mut self) {
         for info in self.infos.iter_mut().flatten() {
@@ -201,7 +204,7 @@ impl Survey {
         }
     }
 
-    /// Where the same provider's same endpoint stands already.
+    /// The index of the same endpoint of the same provider, if it is listed already.
     fn position(&self, new: &Offer) -> Option<usize> {
         self.offers.iter().position(|old| {
             (&old.provider, &old.domain, old.address, old.kind)
@@ -209,7 +212,7 @@ impl Survey {
         })
     }
 
-    /// All offers, in the order of libfabric, which has the fastest interfaces first.
+    /// All offers, in libfabric's order, the fastest interfaces first.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
@@ -219,7 +222,7 @@ impl Survey {
         self.version
     }
 
-    /// A copy of what opens an offer; `None` for one that does not fit.
+    /// A copy of the entry that opens an offer; `None` if the offer does not fit.
     pub(crate) fn info(&self, offer: usize) -> Option<Result<OwnedInfo, Error>> {
         let info = self.infos.get(offer)?.as_ref()?;
         Some(OwnedInfo::duplicate(info.library, info.as_ptr()))
@@ -261,7 +264,7 @@ fn query(library: &'static Libfabric, caps: u64) -> Result<Vec<(Offer, OwnedInfo
     failed.map_or(Ok(found), Err)
 }
 
-/// An entry as plain data.
+/// Converts an entry to plain data.
 fn offer(info: &Info) -> Offer {
     let InfoTables { send, endpoint, domain, fabric, .. } = InfoTables::of(info);
     // SAFETY: null, or the string of an entry that is alive.
@@ -284,13 +287,13 @@ fn offer(info: &Info) -> Offer {
     }
 }
 
-/// The address that an endpoint would have, if it is one of the internet.
+/// The address that an endpoint would have, if it is an internet address.
 fn address(info: &Info) -> Option<IpAddr> {
     if info.src_addr.is_null() || info.src_addrlen > 128 {
         return None;
     }
     let start = info.src_addr.cast_const().cast::<u8>();
-    // SAFETY: the entry says that so many bytes are there.
+    // SAFETY: the entry says that `src_addrlen` bytes are there.
     let bytes = unsafe { slice::from_raw_parts(start, info.src_addrlen) };
     match (info.addr_format, bytes) {
         // struct sockaddr_in: family 2, port 2, address 4.
@@ -313,5 +316,5 @@ pub(crate) fn provider(info: &OwnedInfo) -> String {
     unsafe { string(name) }.unwrap_or_default()
 }
 
-/// A null pointer where libfabric takes a context that nobody reads.
+/// A null pointer for context arguments that are never read.
 pub(crate) const NO_CONTEXT: *mut c_void = ptr::null_mut();

@@ -17,8 +17,8 @@ macro_rules! rows {
     };
 }
 
-/// Expressions of C, and what each must be. A structure whose table we use only the beginning of
-/// has offsets and no size here.
+/// Expressions of C with their expected values. A structure of which we define only the beginning
+/// has offsets here and no size.
 pub fn layout() -> Vec<(String, u64)> {
     let whole = structures();
     let tables = tables().into_iter().filter(|(name, _)| name.starts_with("offsetof"));

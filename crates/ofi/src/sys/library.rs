@@ -34,7 +34,7 @@ pub(crate) struct Libfabric {
 }
 
 impl Libfabric {
-    /// The library, opened by the first who asks.
+    /// The library, opened at the first call.
     pub(crate) fn get() -> Result<&'static Self, Error> {
         static LIBRARY: OnceLock<Result<Libfabric, Error>> = OnceLock::new();
         LIBRARY.get_or_init(Self::open).as_ref().map_err(Clone::clone)
@@ -43,7 +43,7 @@ impl Libfabric {
     fn open() -> Result<Self, Error> {
         limit_search();
         let kept = KEPT.map(handler_of);
-        // SAFETY: the name is a C string; what runs on loading is libfabric's own start.
+        // SAFETY: the name is a C string; loading runs only libfabric's own initialisation.
         let handle =
             unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         KEPT.into_iter().zip(&kept).for_each(|(signal, kept)| restore(signal, kept));
@@ -73,7 +73,7 @@ impl Libfabric {
         (version >> 16, version & 0xffff)
     }
 
-    /// What an error number means.
+    /// The meaning of an error number.
     pub(crate) fn text(&self, code: i32) -> String {
         // SAFETY: the function takes any number.
         let text = unsafe { (self.strerror)(code) };
@@ -88,10 +88,11 @@ impl Libfabric {
     }
 }
 
-/// The variable of libfabric, and its value, that has processes of this host not look for
-/// InfiniBand if there is none. Release 2.x then leaves the module of `verbs` out, which reads all
-/// names of the kernel: 47 of the 50 ms that the first question takes. It offers the same as
-/// before, to whatever a program does with it.
+/// The environment variable of libfabric, and its value, that stops processes of this host from
+/// looking for InfiniBand if there is none. Release 2.x then leaves out the module of `verbs`,
+/// which
+/// reads all names of the kernel: 47 of the 50 ms that the first query takes. The offers stay the
+/// same for every other use in the program.
 pub fn search_limit() -> Option<(&'static str, &'static str)> {
     limit_without(Path::new("/sys/class/infiniband"))
 }
@@ -116,8 +117,8 @@ fn limit_without(devices: &Path) -> Option<(&'static str, &'static str)> {
     (!devices.exists()).then_some(("FI_PROVIDER", "^verbs"))
 }
 
-/// Signals whose handlers stay what they were. Debian's libfabric loads libpsm_infinipath, which
-/// on loading takes them over to print a backtrace, and turns a crash into an exit with code 1.
+/// Signals whose handlers are kept. Debian's libfabric loads libpsm_infinipath, which on loading
+/// replaces them to print a backtrace, and turns a crash into an exit with code 1.
 const KEPT: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGINT, libc::SIGTERM];
 
@@ -136,7 +137,7 @@ fn restore(signal: c_int, action: &Option<libc::sigaction>) {
     }
 }
 
-/// Finds a function in the version whose structures are ours.
+/// Finds a function in the version that uses our structures.
 ///
 /// # Safety
 ///

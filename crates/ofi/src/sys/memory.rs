@@ -1,7 +1,7 @@
 //! Memory that a provider may touch at any time, and its registration.
 //!
-//! No reference to bytes that a peer may write is ever made: they are copied in and out by
-//! address. A race with a peer gives some bytes of each, as between any two that share memory.
+//! No reference to bytes that a peer may write is ever made: they are copied in and out by address.
+//! A race with a peer gives some bytes of each, as between any two users of shared memory.
 
 use std::alloc::{self, Layout};
 use std::ffi::c_void;
@@ -16,10 +16,10 @@ use crate::Error;
 
 const PAGE: usize = 4096;
 
-/// Zeroed bytes that stay where they are, from the start of a page on. They take memory as they are
-/// used, unless the provider pins what is registered.
+/// Zeroed bytes at a fixed address, from the start of a page on. Their pages are allocated on first
+/// use, unless the provider pins registered memory.
 pub(crate) struct PinnedBytes {
-    /// What was allocated, which is a page more.
+    /// The allocation, which is a page longer.
     all: NonNull<u8>,
     layout: Layout,
     start: NonNull<u8>,
@@ -28,14 +28,14 @@ pub(crate) struct PinnedBytes {
 
 // SAFETY: it owns its bytes, which are reached by address only.
 unsafe impl Send for PinnedBytes {}
-// SAFETY: as above: what threads copy in and out at once is theirs to arrange.
+// SAFETY: as above; callers arrange that threads do not copy to the same bytes at once.
 unsafe impl Sync for PinnedBytes {}
 
 impl PinnedBytes {
     pub(crate) fn new(length: usize) -> Result<Self, Error> {
         let too_much = || Error::Invalid(format!("no memory for {length} bytes of a region"));
         let more = length.max(1).checked_add(PAGE).ok_or_else(too_much)?;
-        // An allocator that is asked for whole pages writes the zeros itself.
+        // An allocator that is asked for aligned pages writes the zeros itself.
         let layout = Layout::from_size_align(more, 1).map_err(|_| too_much())?;
         // SAFETY: the layout's size is not zero.
         let all = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(too_much)?;
@@ -71,7 +71,7 @@ pub(crate) struct Registered {
 /// What peers may do with registered memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerAccess {
-    /// Nothing: it is for own messages.
+    /// Nothing: it holds our own messages.
     Own,
     /// Read and write it.
     Peers,
@@ -95,7 +95,7 @@ impl Registered {
         Ok(Self { memory, handle, domain: Arc::clone(domain) })
     }
 
-    /// What operations on the memory name it by.
+    /// The descriptor by which operations name the memory.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.handle.get().mem_desc
     }
@@ -108,14 +108,14 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         if self.handle.close() {
-            // SAFETY: dropped here only, once; the provider has let go of it.
+            // SAFETY: dropped here only, once; the provider no longer uses it.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
 
-/// Registers bytes that are there until the registration is closed. The key is the one that is
-/// given, unless the provider chooses.
+/// Registers bytes, which stay until the registration is closed. The key is the given one, unless
+/// the provider chooses.
 fn register(
     (domain, endpoint): (&Domain, &OpenObject<FidEp>),
     (start, length): (*const u8, usize),
@@ -141,7 +141,7 @@ fn register(
     Ok(handle)
 }
 
-/// Where peers find registered memory: they count from its start, or by the owner's addresses.
+/// The remote address of registered memory: relative to its start, or the owner's address.
 fn remote(domain: &Domain, handle: &OpenObject<FidMr>, start: *const u8) -> Remote {
     let by_address = domain.has_mr_mode(mr_mode::VIRT_ADDR);
     Remote { address: if by_address { start as u64 } else { 0 }, key: handle.get().key }
@@ -155,13 +155,12 @@ pub struct LentMemory {
     _domain: Arc<Domain>,
 }
 
-/// The bit of a key that is a name: others are counted.
+/// The bit that marks a key made of a name; other keys are counted.
 const NAMED: u64 = 1 << 63;
 
 impl LentMemory {
     /// Lends bytes to peers, for a provider that has the kernel or a device read them: see
-    /// [`Endpoint::lends`](crate::Endpoint::lends). Names are unlike each other while they are
-    /// used, and below 2^63.
+    /// [`Endpoint::lends`](crate::Endpoint::lends). Names in use must differ, and be below 2^63.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         endpoint: &OpenObject<FidEp>,
@@ -174,7 +173,7 @@ impl LentMemory {
         Ok(Self { _handle: handle, remote, _domain: Arc::clone(domain) })
     }
 
-    /// What a peer needs in order to read it.
+    /// What a peer needs to read it.
     pub fn remote(&self) -> Remote {
         self.remote
     }
@@ -184,17 +183,17 @@ impl LentMemory {
 #[derive(Clone)]
 pub struct Region(pub(crate) Arc<Registered>);
 
-/// Where a region of a peer is, as the peer says.
+/// The address of a region of a peer, as given by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Where its bytes begin.
+    /// The address of its first byte.
     pub address: u64,
-    /// What opens it.
+    /// The key that gives access.
     pub key: u64,
 }
 
 impl Remote {
-    /// Its form in a message.
+    /// Encodes it for a message.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -202,7 +201,7 @@ impl Remote {
         bytes
     }
 
-    /// From that form.
+    /// Decodes it.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         let [a, k] = [0, 8].map(|at| {
             let mut word = [0; 8];
@@ -214,32 +213,33 @@ impl Remote {
 }
 
 impl Region {
-    /// How many bytes it has.
+    /// The length, bytes.
     pub fn length(&self) -> usize {
         self.0.memory.length()
     }
 
-    /// What a peer needs in order to reach it.
+    /// What a peer needs to access it.
     pub fn remote(&self) -> Remote {
         self.0.remote()
     }
 
-    /// Copies bytes into it. Panics if they reach outside.
+    /// Copies bytes into it. Panics if they are out of bounds.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let place = self.place(offset, bytes.len());
-        // SAFETY: `place` has checked the target's bounds; a slice of a program is elsewhere, as
+        // SAFETY: `place` has checked the target's bounds; a slice of a program cannot overlap it,
+        // as
         // no reference into regions is ever made.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
-    /// Copies bytes out of it. Panics if they reach outside.
+    /// Copies bytes out of it. Panics if they are out of bounds.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         let place = self.place(offset, bytes.len());
         // SAFETY: as in `copy_in`.
         unsafe { ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
     }
 
-    /// The address of bytes within it. Panics if they reach outside.
+    /// The address of bytes within it. Panics if they are out of bounds.
     pub(crate) fn place(&self, offset: usize, length: usize) -> *mut u8 {
         let end = offset.checked_add(length);
         let inside = end.is_some_and(|end| end <= self.length());

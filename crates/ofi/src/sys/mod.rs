@@ -1,7 +1,7 @@
-//! The only place that names libfabric's functions and holds unsafe code of this crate.
+//! The only module that names libfabric's functions and holds unsafe code of this crate.
 //!
-//! What comes out is safe: objects close in the right order, memory that the provider may touch
-//! outlives every operation on it, and bytes that arrive are shown only while nobody writes them.
+//! Its interface is safe: objects close in the right order, memory that the provider may touch
+//! outlives every operation on it, and received bytes are accessible only while no one writes them.
 
 mod abi;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! Objects of libfabric: each closes when it is dropped, after what was opened within it.
+//! Objects of libfabric: each closes when it is dropped, after the objects opened within it.
 
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
@@ -13,10 +13,10 @@ use crate::Error;
 ///
 /// # Safety
 ///
-/// It does.
+/// The structure must begin with a [`Fid`].
 pub(crate) unsafe trait FabricObject {}
 
-// SAFETY: its first field is one, and it is `repr(C)`; so below.
+// SAFETY: its first field is a `Fid`, and it is `repr(C)`; so below.
 unsafe impl FabricObject for FidFabric {}
 // SAFETY: as above.
 unsafe impl FabricObject for FidDomain {}
@@ -42,15 +42,15 @@ unsafe impl<T: FabricObject> Send for OpenObject<T> {}
 unsafe impl<T: FabricObject> Sync for OpenObject<T> {}
 
 impl<T: FabricObject> OpenObject<T> {
-    /// What a call has opened: its result, and the pointer that it has filled in.
+    /// The object that a call has opened, from its result and the pointer that it has filled in.
     ///
     /// # Safety
     ///
-    /// If the result is 0 the pointer is null or of an open object that nobody else closes.
+    /// If the result is 0 the pointer is null or of an open object that no one else closes.
     pub(crate) unsafe fn opened(result: c_int, object: *mut T) -> Result<Self, c_int> {
         match NonNull::new(object) {
             Some(object) if result == 0 => Ok(Self { object, open: true }),
-            // A call that succeeds without an object: say "no memory", which it amounts to.
+            // A call that succeeds without an object is reported as out of memory.
             None if result == 0 => Err(-libc::ENOMEM),
             _ => Err(result),
         }
@@ -64,7 +64,7 @@ impl<T: FabricObject> OpenObject<T> {
         self.as_ptr().cast()
     }
 
-    /// The object's own words, which only libfabric changes, in calls.
+    /// The object's fields, which only libfabric changes, in calls.
     pub(crate) fn get(&self) -> &T {
         // SAFETY: the object is open as long as `self`, or leaked.
         unsafe { self.object.as_ref() }
@@ -73,7 +73,7 @@ impl<T: FabricObject> OpenObject<T> {
     fn operations(&self) -> &abi::Ops {
         // SAFETY: an object of libfabric begins with a fid.
         let fid = unsafe { &*self.fid() };
-        // SAFETY: its table is there from opening to closing.
+        // SAFETY: its table exists from opening to closing.
         unsafe { &*fid.ops }
     }
 
@@ -83,13 +83,13 @@ impl<T: FabricObject> OpenObject<T> {
         unsafe { (self.operations().bind)(self.fid(), other.fid(), flags) }
     }
 
-    /// Puts it to work.
+    /// Enables it.
     pub(crate) fn enable(&self) -> c_int {
         // SAFETY: the object is open; the command takes no argument.
         unsafe { (self.operations().control)(self.fid(), abi::ENABLE, ptr::null_mut()) }
     }
 
-    /// Asks for the descriptor that its owner can sleep on.
+    /// Returns the descriptor that its owner can sleep on.
     pub(crate) fn descriptor(&self) -> Option<c_int> {
         let mut descriptor: c_int = -1;
         let place = (&raw mut descriptor).cast();
@@ -99,13 +99,13 @@ impl<T: FabricObject> OpenObject<T> {
         (result == 0 && descriptor >= 0).then_some(descriptor)
     }
 
-    /// Closes it now. Whether that worked: an object that others still use stays open for good,
-    /// and so must all the memory that it may touch.
+    /// Closes it now. Returns whether that worked: an object that others still use stays open for
+    /// ever, and so must all the memory that it may touch.
     pub(crate) fn close(&mut self) -> bool {
         if !self.open {
             return true;
         }
-        // SAFETY: the object is open, and marked before anybody can close it again.
+        // SAFETY: the object is open, and marked before any other call can close it.
         let closed = unsafe { (self.operations().close)(self.fid()) } == 0;
         self.open = false;
         closed
@@ -177,7 +177,7 @@ impl Domain {
         self.next_key.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens where completions are queued, with a descriptor to sleep on if the provider has one.
+    /// Opens a completion queue, with a descriptor to sleep on if the provider has one.
     pub(crate) fn open_queue(
         &self,
         entries: usize,
@@ -236,7 +236,7 @@ impl Domain {
             .map_err(|result| self.error("fi_av_open", result as isize))
     }
 
-    /// Opens an endpoint, which is to be bound and enabled.
+    /// Opens an endpoint. The caller binds and enables it.
     pub(crate) fn open_endpoint(&self) -> Result<OpenObject<FidEp>, Error> {
         let mut endpoint = ptr::null_mut();
         let domain = self.handle.as_ptr();
@@ -253,7 +253,7 @@ impl Domain {
         unsafe { &*self.handle.get().ops }
     }
 
-    /// Whether one may sleep on the descriptor of a queue: nothing is there to be read.
+    /// Whether a thread may sleep on the descriptor of a queue: nothing is waiting to be read.
     pub(crate) fn may_sleep(&self, queue: &OpenObject<FidCq>) -> bool {
         // SAFETY: an open fabric has its table.
         let calls = unsafe { &*self.fabric.get().ops };

@@ -1,4 +1,4 @@
-//! Operations in flight: their contexts in memory that stays, and the regions that they keep.
+//! Operations in flight: their contexts at fixed addresses, and the regions that they keep.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use super::abi::Context2;
 use super::memory::{PinnedBytes, Registered};
 use crate::Error;
 
-/// An operation that the provider has and has not completed.
+/// An operation that the provider has taken and not completed.
 pub(crate) struct OperationInFlight {
-    /// What it is, for messages.
+    /// Its name, for messages.
     pub(crate) name: &'static str,
-    /// What the caller knows it by.
+    /// The token that the caller gave it.
     pub(crate) token: u64,
     /// Memory that the provider may touch until it completes.
     #[expect(dead_code, reason = "kept, not read")]
     pub(crate) region: Arc<Registered>,
 }
 
-/// A fixed number of places for contexts, of which the first are those of receive buffers.
+/// A fixed number of places for contexts. The first ones are for receive buffers.
 pub(crate) struct Operations {
     contexts: PinnedBytes,
     in_flight: Vec<Option<OperationInFlight>>,
@@ -38,7 +38,7 @@ impl Operations {
     }
 
     /// The context of a place. The provider may write it while an operation is in flight; we never
-    /// look at it.
+    /// read it.
     pub(crate) fn context(&self, place: usize) -> *mut c_void {
         assert!(place < self.in_flight.len(), "a place of the table");
         self.contexts.start().wrapping_add(place * size_of::<Context2>()).cast()
@@ -77,7 +77,7 @@ impl Operations {
         Some(operation)
     }
 
-    /// For how many receive buffers there is room.
+    /// The number of receive buffers for which there is room.
     pub(crate) fn receives(&self) -> usize {
         self.receives
     }
@@ -88,7 +88,7 @@ impl Operations {
     }
 }
 
-/// What a completion's context belongs to.
+/// The owner of a completion's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContextOwner {
     /// A receive buffer.

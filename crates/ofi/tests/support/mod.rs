@@ -1,4 +1,4 @@
-//! What is installed, and what tests on it share.
+//! The installed libfabric, and functions that the tests share.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,13 +7,13 @@ use std::{env, fs};
 
 use hikyaku_ofi::{Error, Survey};
 
-/// Folders, by `:`, with a `libfabric.so.1` each that these tests run with as well.
+/// Folders, separated by `:`, each with a `libfabric.so.1` to run these tests with as well.
 const OTHERS: &str = "HIKYAKU_TEST_LIBFABRICS";
 
-/// How long a test waits for what takes microseconds.
+/// Time limit of a test for events that take microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is installed, or a line on what is not.
+/// The installed offers; or prints why there are none.
 pub(crate) fn survey() -> Option<Survey> {
     match Survey::take() {
         Ok(survey) => Some(survey),
@@ -25,7 +25,7 @@ pub(crate) fn survey() -> Option<Survey> {
     }
 }
 
-/// One usable offer of each provider: that with the most local address. Not `sockets`, whose thread
+/// One usable offer of each provider, that with the most local address. Not `sockets`, whose thread
 /// starves beside others that poll and takes 10 ms for what takes 10 us.
 pub(crate) fn usable(survey: &Survey) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn usable(survey: &Survey) -> BTreeMap<String, usize> {
     found
 }
 
-/// Processor time of this thread, by its own clock.
+/// Processor time of this thread, by the kernel's accounting.
 pub(crate) fn processor_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
