@@ -9,8 +9,7 @@
 //! that promise from the program: they lend a borrowed slice (`engine/lend.rs`).
 //!
 //! Scattered data are packed and unpacked by their owner ([`Pieces`]), one packet at a time: no
-//! copy
-//! of a whole message is made.
+//! copy of a whole message is made.
 //!
 //! A view may move to another thread, and so may an engine that holds views: the promise covers the
 //! bytes and the time of their use, not the thread that uses them. The engine moves as a whole, so

@@ -115,10 +115,8 @@ impl<'e, P: CopyPort> ContextEndpoint<'e, P> {
     }
 
     /// Sends `bytes` to every other member of a group of the port, by one command to all members
-    /// that
-    /// have room. All members are ranks of this communicator. The caller polls the remaining sends,
-    /// in
-    /// any order.
+    /// that have room. All members are ranks of this communicator. The caller polls the remaining
+    /// sends, in any order.
     ///
     /// # Errors
     /// A member is gone, or the tag is invalid.

@@ -107,8 +107,7 @@ impl Members {
     }
 
     /// An error as the program sees it. Errors of messages name numbers of this communicator. The
-    /// end
-    /// of a process names its rank in the job, as the launcher does.
+    /// end of a process names its rank in the job, as the launcher does.
     pub fn explained(&self, error: MsgError) -> MsgError {
         let number = |rank: Rank| self.number(rank).unwrap_or(rank);
         match error {

@@ -5,9 +5,8 @@
 //! progress while the program's messages are unmatched and their credit and rings are exhausted. So
 //! a note is sent in control packets: pieces of one status record each, without credit and without
 //! ring space. They arrive at the receiver's next poll of its status ring, before anything else
-//! that
-//! waits for the same rank. Arrived notes are kept apart from messages and are never matched: the
-//! protocol takes them out.
+//! that waits for the same rank. Arrived notes are kept apart from messages and are never matched:
+//! the protocol takes them out.
 //!
 //! A protocol may have to answer while the rank is in a call that takes out no notes of it. Then it
 //! gives the engine an [`Answerer`], which is called with each note of its context on arrival.
@@ -34,8 +33,7 @@ const OF_A_SOURCE: u32 = 1 << 16;
 /// Answers notes of a context as they arrive, whatever call the rank is in.
 pub trait Answerer: fmt::Debug + Send {
     /// The answer to all ranks of the context, sent as a note of the same tag; `None`: no answer.
-    /// The
-    /// note that has arrived stays until it is taken out.
+    /// The note that has arrived stays until it is taken out.
     fn answer(&mut self, tag: i32, bytes: &[u8]) -> Option<Vec<u8>>;
 }
 

@@ -43,8 +43,7 @@ impl Way {
     pub const ALL: [Way; 4] = [Way::Ring, Way::Read, Way::Both, Way::Put];
 
     /// The order in which they are first tried. The rings are last among announced ways: they are
-    /// the
-    /// slowest where ranks share memory or processors.
+    /// the slowest where ranks share memory or processors.
     const TRIED: [Way; 4] = [Way::Both, Way::Read, Way::Ring, Way::Put];
 
     /// The way in words, for reports.
@@ -262,10 +261,8 @@ impl Attempt {
     }
 
     /// Adds a block's cost, and returns the mean cost of a block without the least and the
-    /// greatest.
-    /// So an interruption does not count, nor a block whose time was attributed to the one before
-    /// it,
-    /// as happens to every second block of a stream.
+    /// greatest. So an interruption does not count, nor a block whose time was attributed to the
+    /// one before it, as happens to every second block of a stream.
     fn count(&mut self, cost: u64) -> u64 {
         self.all = self.all.saturating_add(cost);
         (self.least, self.most) = (self.least.min(cost), self.most.max(cost));
@@ -351,8 +348,7 @@ impl Ways {
     }
 
     /// How many messages after this one are to be put: in a try as many as are left until another
-    /// way
-    /// may be chosen, so that the next one is announced.
+    /// way may be chosen, so that the next one is announced.
     pub(crate) fn puts(&mut self, kind: MessageKind) -> u8 {
         let class = self.class(kind);
         let attempt = class.attempt.filter(|attempt| attempt.way == Way::Put);
@@ -396,11 +392,9 @@ impl Ways {
     ///
     /// The cost of a way does not end with the arrival: the program finds its data in the caches of
     /// one core or the other, and the sender its buffer. So the time since the message before
-    /// counts,
-    /// up to four times that of the message. Between far cores 256 KiB arrived soonest by both
-    /// ends,
-    /// and a program that used them took 95 us a message, by the ring 35 (EPYC). This also keeps
-    /// messages that travel together from counting their time twice.
+    /// counts, up to four times that of the message. Between far cores 256 KiB arrived soonest by
+    /// both ends, and a program that used them took 95 us a message, by the ring 35 (EPYC). This
+    /// also keeps messages that travel together from counting their time twice.
     pub(crate) fn note(&mut self, kind: MessageKind, way: Way, began: Time, now: Time) {
         let length = kind.length;
         // The copy of a put message is one half: its sender has stored it before.
@@ -463,8 +457,7 @@ impl WayBlock {
 
 impl LengthClass {
     /// The way to try now: one that was never measured, or, if its share of time allows, the one
-    /// that
-    /// was not used for longest.
+    /// that was not used for longest.
     fn next_trial(&self, is_eager: bool) -> Option<Way> {
         let mut all = Way::TRIED.into_iter().filter(|way| is_eager || *way != Way::Put);
         let unknown = all.clone().find(|way| !self.took[*way as usize].is_known);
@@ -575,8 +568,7 @@ mod tests {
     }
 
     /// Carries `messages` on a machine where the ways take `took` microseconds. Returns how often
-    /// each
-    /// was chosen, and the share of time lost by ways other than the fastest.
+    /// each was chosen, and the share of time lost by ways other than the fastest.
     fn carry(ways: &mut Ways, messages: u32, took: [u64; 3]) -> ([u32; 3], f64) {
         let (mut chosen, mut lost, mut all) = ([0; 3], 0, 0);
         for _ in 0..messages {
@@ -833,8 +825,7 @@ mod tests {
         const KIND: MessageKind = MessageKind { length: 64 << 10, is_eager: true, ..KIND };
 
         /// Carries `messages` where the ways take `took` microseconds, and an announced put two
-        /// more.
-        /// Returns how many were put.
+        /// more. Returns how many were put.
         fn carry(&mut self, messages: u32, took: [u64; 4]) -> u32 {
             let before = self.announced;
             for _ in 0..messages {

@@ -22,8 +22,7 @@ pub struct ProviderRequest {
 
 impl ProviderRequest {
     /// Parses a value of `HIKYAKU_FABRIC`: `PROVIDER`, `/DOMAIN` or `PROVIDER/DOMAIN`. The layers
-    /// of
-    /// a provider may be joined by `+`, since shells end a command at `;`.
+    /// of a provider may be joined by `+`, since shells end a command at `;`.
     pub fn parse(value: &str) -> Result<Self, Error> {
         let (provider, domain) = match value.split_once('/') {
             Some((provider, domain)) => (provider, Some(domain)),

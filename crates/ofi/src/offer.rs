@@ -39,8 +39,7 @@ pub struct Offer {
     /// The kind of endpoint.
     pub kind: EndpointKind,
     /// Whether it grants everything that the transport needs: ordered messages, multi-receive
-    /// buffers,
-    /// remote reads and writes with data.
+    /// buffers, remote reads and writes with data.
     pub fits: bool,
     /// Whether it claims atomic operations. Some providers claim them and have none:
     /// [`Endpoint::try_atomics`](crate::Endpoint::try_atomics) tries them.

@@ -1,4 +1,4 @@
-//! The program of paper 001's Figs. 7 and 8, and what a hand-off takes.
+//! The program of paper 001's Figs. 7 and 8, and the cost of a hand-off.
 //!
 //! ```console
 //! $ cargo build --release --example fagus
@@ -7,11 +7,11 @@
 //! $ hikyaku simulate -m dimmnet1 -n 2 -- target/release/examples/fagus 64 4,32 direct,fagus
 //! ```
 //!
-//! Rows of an array are variables; in every round each of two ranks writes the rows of one parity,
-//! in the next the other's, with a barrier between. From the second round on each acquire moves
-//! the row and its ownership. For each number of variables and each size (KiB) that is given, and
-//! each protocol (or those that the last word names), one line of CSV. `hand-off` times a strict
-//! alternation with 4 KiB, and acquires whose owner computes for a millisecond.
+//! Rows of an array are variables. In every round each of two ranks writes the rows of one parity,
+//! in the next round those of the other, with a barrier between. From the second round on each
+//! acquire moves the row and its ownership. Prints one line of CSV for each given number of
+//! variables, size (KiB) and protocol (all, or those that the last word names). `hand-off` times a
+//! strict alternation with 4 KiB, and acquires whose owner computes for a millisecond.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ const ROUNDS: u64 = 4;
 /// Turns of the alternation.
 const TURNS: u64 = 200;
 
-/// How long an owner computes, nanoseconds.
+/// Computing time of an owner, nanoseconds.
 const COMPUTING: u64 = 1_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -103,8 +103,8 @@ fn figure_8(
     Ok(())
 }
 
-/// Times of one acquire of 4 KiB that the other rank has written last: the owner idle, that is
-/// waiting in a call, and computing.
+/// Times of one acquire of 4 KiB that the other rank has written last, with an owner that is idle
+/// (waits in a call) and with one that computes.
 fn hand_over(world: &World, protocols: &[Protocol]) -> Result<(), Box<dyn Error>> {
     for protocol in protocols.iter().copied() {
         let options = SharedOptions { protocol: Some(protocol), ..SharedOptions::default() };

@@ -1,4 +1,4 @@
-//! Buffers that peers reach directly.
+//! Buffers that peers access directly.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::scalar::Scalar;
 /// A slice in memory that the other ranks of the node can copy from and to directly.
 ///
 /// Made by [`crate::World::alloc`]; use it like any slice. Windows and exchanges with neighbours
-/// copy from and to it once; so do messages from it where ranks share processors (elsewhere two
-/// copies are faster than one from memory that is then written anew). Filled with zeros at first.
+/// copy from and to it once; so do messages from it if ranks share processors (otherwise two
+/// copies are faster than one from memory that is then written again). Filled with zeros at first.
 pub struct SharedBuffer<T: Scalar> {
     bytes: RegionBuffer,
     length: usize,
@@ -26,7 +26,7 @@ impl<T: Scalar> SharedBuffer<T> {
         SharedBuffer { bytes, length, element: PhantomData }
     }
 
-    /// Where it lies in its rank's region, bytes.
+    /// Its offset in its rank's region, bytes.
     pub(crate) fn offset(&self) -> u64 {
         self.bytes.offset()
     }

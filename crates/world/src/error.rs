@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! The errors of this crate, and whose fault they are.
 
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
@@ -11,14 +11,14 @@ use hikyaku_rank::persistent::PersistentError;
 pub use hikyaku_rank::{InitError, LandingError, WindowError};
 use thiserror::Error;
 
-/// Why a call of [`crate::World`] did not do what was asked.
+/// Why a call of [`crate::World`] failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// A message went wrong: [`MsgError`] says whose fault that is.
+    /// A message failed: [`MsgError`] says whose fault that is.
     #[error(transparent)]
     Message(#[from] MsgError),
-    /// A collective operation went wrong otherwise: ranks disagree, one of them abandoned it, or an
-    /// argument is not what it must be.
+    /// A collective operation failed for another reason: ranks disagree, one of them abandoned it,
+    /// or an argument is invalid.
     #[error(transparent)]
     Collective(CollError<MsgError>),
     /// A communicator of some ranks could not be made.
@@ -36,10 +36,10 @@ pub enum Error {
     /// A window could not be made, or an access to it is wrong.
     #[error(transparent)]
     Window(#[from] WindowError),
-    /// The messages of a rank cannot land where they were to.
+    /// The messages of a rank cannot land in the requested ring.
     #[error(transparent)]
     Landing(#[from] LandingError),
-    /// A message is not a whole number of the elements it was to be received as.
+    /// A message is not a whole number of elements of the receive's type.
     #[error(
         "the message of {bytes} bytes from rank {source_rank} is not a whole number of elements \
          of {element} bytes: sender and receiver disagree on the type"
@@ -49,7 +49,7 @@ pub enum Error {
         bytes: u64,
         /// Size of an element, bytes.
         element: usize,
-        /// Who sent it.
+        /// The sender.
         source_rank: u32,
     },
     /// Ranks gave one collective operation buffers of different lengths.
@@ -58,7 +58,7 @@ pub enum Error {
          gatherv for blocks of different lengths"
     )]
     UnequalBlocks {
-        /// Whose block differs.
+        /// The rank whose block differs.
         rank: u32,
         /// Bytes it gave.
         given: u64,
@@ -73,7 +73,7 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
-    /// A topology cannot be made or asked.
+    /// A topology cannot be made or queried.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// A persistent exchange could not be made, started or completed.
@@ -85,7 +85,7 @@ pub enum Error {
     /// A layout does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The ends of an edge disagree about how much goes along it. Reported by the receiving end;
+    /// The ends of an edge disagree about the amount of data on it. Reported by the receiving end;
     /// the data is lost.
     #[error(
         "rank {source_rank} sent {sent} bytes along edge {edge} to rank {rank}, which expects \
@@ -94,7 +94,7 @@ pub enum Error {
     UnequalEdge {
         /// Place of the edge among the sources of the rank that receives.
         edge: usize,
-        /// Who sent, as a rank of the topology.
+        /// The sender, as a rank of the topology.
         source_rank: u32,
         /// Bytes it sent.
         sent: u64,

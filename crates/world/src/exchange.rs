@@ -1,8 +1,8 @@
-//! Several requests that end together: what a non-blocking neighbour collective leaves open.
+//! Requests that end together: the open requests of a non-blocking neighbour collective.
 //!
 //! The scope keeps an exchange until its last request has ended, and with it the memory that its
-//! requests use beside the program's buffers. Then the exchange ends: what was received beside its
-//! buffer is copied into it. If the scope gives it up instead, that is never done.
+//! requests use besides the program's buffers. Then the exchange ends: data that was received
+//! outside its buffer is copied into it. If the scope abandons the exchange, that is never done.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,13 +13,13 @@ use hikyaku_rank::TaskId;
 
 use crate::error::Error;
 
-/// Words a size that was not expected: place of the edge, bytes sent, bytes expected.
+/// Makes the error of an unexpected size, from the place of the edge, bytes sent, bytes expected.
 type Explain = Box<dyn Fn(usize, u64, u64) -> Error>;
 
-/// Copies what was received beside the buffer into it; owns all memory beside.
+/// Copies data received outside the buffer into it; owns that memory.
 type Unpack = Box<dyn FnOnce() -> Result<(), Error>>;
 
-/// Something that was started and that nobody has waited for.
+/// A started operation for which the program has not waited.
 #[derive(Debug)]
 pub(crate) enum Open {
     Request(RequestId),
@@ -41,7 +41,7 @@ pub(crate) struct StartedExchange {
 /// One of its requests.
 struct Waiting {
     id: RequestId,
-    /// Of a receive: place of the edge, and bytes that are to come.
+    /// For a receive: place of the edge, and the bytes expected.
     expected: Option<(usize, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl StartedExchange {
         self.waits.iter().map(|wait| wait.id)
     }
 
-    /// A request was started, or could not be.
+    /// Adds a request that was started, or records why it could not be.
     pub(crate) fn started(
         &mut self,
         request: Result<RequestId, MsgError>,
@@ -78,7 +78,7 @@ impl StartedExchange {
         }
     }
 
-    /// The first open request has ended.
+    /// Records that the first open request has ended.
     pub(crate) fn settle(&mut self, result: Result<Received, MsgError>) {
         let Some(Waiting { expected, .. }) = self.waits.pop_front() else { return };
         let checked = match expected {
@@ -100,14 +100,14 @@ impl StartedExchange {
         }
     }
 
-    /// The result, when no request is open; puts everything in its place if nothing failed.
+    /// The result, when no request is open. Copies data to its final place if nothing failed.
     pub(crate) fn end(self) -> Result<(), Error> {
         debug_assert!(self.waits.is_empty(), "an exchange ends when its requests have");
         self.outcome.and_then(|()| (self.unpack)())
     }
 }
 
-/// The length of the message that came, also if there was no room for it.
+/// The length of the arrived message, even if it did not fit.
 fn length(result: Result<Received, MsgError>) -> Result<u64, MsgError> {
     match result {
         Ok(received) => Ok(received.bytes),

@@ -1,30 +1,30 @@
-//! Where messages land at this rank, and how the program directs that.
+//! The landing rings of this rank, and their control by the program.
 
 use hikyaku_nic::fabric::{FullPolicy, Granularity, RingState};
 
 use crate::error::Error;
 use crate::world::World;
 
-/// The landing rings of this rank, and the table that says who lands in which (paper 000 §3: AMT
+/// The landing rings of this rank, and the table that maps sources to rings (paper 000 §3: AMT
 /// and AMT Address Table). Of [`World::landing`].
 ///
-/// A message of more than 264 bytes, or a packet of a longer one, lands in a ring of its receiver,
-/// and so does one of more than 40 bytes of a source that shares its status ring.
+/// A message of more than 264 bytes, or a packet of a longer one, lands in a ring of its receiver.
+/// So does a message of more than 40 bytes if its source shares its status ring.
 /// Sources in one ring wait for each other's room: while this rank does not receive the messages of
-/// one, they hold up the other. A source in a ring of its own waits for nobody else.
+/// one, they hold up the other. A source in a ring of its own waits for no other source.
 ///
-/// Up to 16 ranks each source has a ring of its own, and there is no other. Beyond, or by
+/// Up to 16 ranks, each source has a ring of its own, and there is no other. With more ranks, or by
 /// `hikyaku run --rings N`, sources start in shared rings, and the rank has private ones to give:
-/// 16, or with fewer ranks as many, which take memory when they are given.
+/// 16, or as many as there are ranks if these are fewer. Private rings use memory once given.
 ///
-/// Until the program directs something, the library gives those to sources that send often, by
-/// itself, and takes them back from sources that are quiet when another one needs them. From the
-/// first `give`, `share`, `route` or `set_full` at this rank on it moves none: what it has given
-/// stays until the program says otherwise, and is what `give` takes when no other ring is left.
-/// `hikyaku run --keep-rings` has nothing move by itself from the start.
+/// Until the program directs a source, the library itself gives private rings to sources that send
+/// often, and takes them back from quiet sources when others need them. From the first `give`,
+/// `share`, `route` or `set_full` at this rank on it moves none: rings that it has given stay until
+/// the program changes them, and `give` takes one of these when no other ring is left. With
+/// `hikyaku run --keep-rings` the library moves none from the start.
 ///
-/// The receiver decides, at any time, with messages in flight: a change holds from a source's
-/// next message on. What has landed stays where it is, nothing is lost, and no message overtakes
+/// The receiver decides, at any time, with messages in flight: a change applies from a source's
+/// next message on. Landed messages stay in place, nothing is lost, and no message overtakes
 /// another. The messages of a rank to itself land in the same way, and so do those from other
 /// hosts.
 ///
@@ -51,15 +51,15 @@ pub struct LandingRing {
     pub number: u32,
     /// Capacity, bytes.
     pub bytes: u64,
-    /// Bytes that have landed and were not given back yet.
+    /// Bytes that have landed and were not released yet.
     pub held: u64,
     /// Bytes that have landed in all. Messages take multiples of 64.
     pub landed: u64,
     /// Whether several sources may land in it.
     pub shared: bool,
-    /// What it does when it is full.
+    /// The policy when the ring is full.
     pub full: FullPolicy,
-    /// Messages that have found it full and waited.
+    /// Messages that found it full and waited.
     pub stalls: u64,
     /// Messages that it has refused, each attempt.
     pub refusals: u64,
@@ -109,8 +109,8 @@ impl Landing<'_> {
 
     /// Gives rank `source` a private ring, unless it has one. Returns its number.
     ///
-    /// A ring that was another source's can be given as soon as that one is in no post to it, which
-    /// this waits for: microseconds, unless that process is stopped.
+    /// A ring of another source can be given once no post of that source to it is in progress. The
+    /// call waits for that: microseconds, unless that process is stopped.
     ///
     /// # Errors
     /// The rank does not exist or is gone; or [`LandingError`](crate::LandingError): all private
@@ -119,7 +119,7 @@ impl Landing<'_> {
         Ok(self.world.communicator().give_ring(source)?)
     }
 
-    /// Puts rank `source` on a shared ring, unless it is on one: of several on that with fewest
+    /// Puts rank `source` on a shared ring, unless it is on one: on the ring with the fewest
     /// sources. Returns its number. Its private ring can be given to another.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Landing<'_> {
         Ok(self.world.communicator().share_ring(source)?)
     }
 
-    /// Directs rank `source` to a ring: for groups of ranks that are to share one of several.
+    /// Directs rank `source` to a ring: for groups of ranks that share one of several rings.
     ///
     /// # Errors
     /// The rank does not exist or is gone; or [`LandingError`](crate::LandingError): there is no
@@ -138,24 +138,24 @@ impl Landing<'_> {
         Ok(self.world.communicator().route(source, ring)?)
     }
 
-    /// Says what a ring does from now on when it is full: a message that finds no room waits
+    /// Sets what a ring does from now on when it is full: a message without room waits
     /// ([`FullPolicy::Stall`], paper 000 on DIMMnet-2), or is refused and sent again by its sender
-    /// until there is room ([`FullPolicy::Refuse`], Martini's NACK). At first all rings of a job do
-    /// what `hikyaku run --full` says.
+    /// until there is room ([`FullPolicy::Refuse`], Martini's NACK). At first all rings of a job
+    /// follow `hikyaku run --full`.
     ///
     /// # Errors
     /// There is no such ring.
     pub fn set_full(&self, ring: u32, policy: FullPolicy) -> Result<(), Error> {
         Ok(self.world.communicator().set_full(ring, policy)?)
     }
-    /// Says how many status records this rank's messages to rank `destination` leave there from
-    /// now on (paper 000 §3.3: the bit that the sender sets): one for each packet, or one for the
+    /// Sets how many status records this rank's messages to rank `destination` leave there from now
+    /// on (paper 000 §3.3: the bit that the sender sets): one for each packet, or one for the
     /// message.
     ///
-    /// A message of one record lands when there is room for all of it, and begins to land no
-    /// sooner; its receiver finds one record and not one in 4 KiB. It is for messages below 64 KiB
-    /// that fit a ring of their own: the packets of sources that share a ring lie between each
-    /// other, so there, and of longer ones, each packet has a record all the same.
+    /// A message of one record lands only when there is room for all of it; its receiver finds one
+    /// record instead of one per 4 KiB. It is for messages below 64 KiB that fit a ring of their
+    /// own. In other cases each packet has a record all the same: in a shared ring the packets of
+    /// several sources are interleaved.
     ///
     /// # Errors
     /// There is no such rank.
@@ -164,11 +164,12 @@ impl Landing<'_> {
     }
 
     /// Names the ring of rank `destination` in which this rank's messages land from now on,
-    /// whatever the table there says (paper 000 Fig. 2: the variant without a table). `None`: the
-    /// table says so again.
+    /// whatever
+    /// the table there says (paper 000 Fig. 2: the variant without a table). `None`: the table
+    /// decides again.
     ///
-    /// Shared rings can be named, which have the same numbers at all ranks, from 0 on. A private
-    /// one has a single source, and the receiver says which.
+    /// Only shared rings can be named. They have the same numbers at all ranks, from 0 on. A
+    /// private ring has a single source, which the receiver sets.
     ///
     /// # Errors
     /// The rank does not exist; or [`LandingError`](crate::LandingError): the ring does not exist,

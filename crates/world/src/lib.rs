@@ -19,24 +19,23 @@
 //! }
 //! ```
 //!
-//! Started by `hikyaku run -n 4 -- ./program`, that prints `4 ranks, sum 6`; started by itself it
-//! is a world of one.
+//! When started by `hikyaku run -n 4 -- ./program`, this prints `4 ranks, sum 6`; when started
+//! directly, it is a world of one rank.
 //!
-//! - [`World`]: who am I; send, receive, probe; every
-//!   collective of MPI.
+//! - [`World`]: this rank and its job; send, receive, probe; every collective of MPI.
 //! - [`World::scope`]: non-blocking operations on borrowed buffers, collectives among them.
-//! - [`Persistent`]: collectives made once and started again and again.
-//! - [`World::block_on`]: the same as futures.
-//! - [`World::alloc`]: buffers that peers reach by one copy.
-//! - [`topology`]: grids and graphs of ranks, and what neighbours exchange.
+//! - [`Persistent`]: collectives made once and started many times.
+//! - [`World::block_on`]: the same operations as futures.
+//! - [`World::alloc`]: buffers that peers access with one copy.
+//! - [`topology`]: grids and graphs of ranks, and exchanges between neighbours.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
 //! - [`World::shared`]: arrays that travel with their locks.
-//! - [`World::landing`]: which ranks' messages land in which ring of this one.
+//! - [`World::landing`]: the rings in which other ranks' messages land here.
 //! - [`persistent`]: exchanges with neighbours that are set up once and finish by themselves.
 //!
-//! What `hikyaku run` does is a library of its own, `hikyaku_launch`, which programs do not carry.
+//! `hikyaku run` is a library of its own, `hikyaku_launch`, which programs do not link.
 
-// Tests of whole jobs, of which some are run on threads here, name it so.
+// Tests of whole jobs use this name; some of them run on threads here.
 #[cfg(test)]
 extern crate self as hikyaku;
 

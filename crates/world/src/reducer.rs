@@ -1,4 +1,4 @@
-//! How the elements of ranks are combined: the operations that are built in, and a program's own.
+//! How the ranks' elements are combined: built-in operations, and a program's own.
 
 use hikyaku_coll::{Combination, Reduction};
 use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
@@ -14,12 +14,12 @@ pub trait Reducer<T> {
     /// Whether `left ∘ right` is `right ∘ left`. If it is not, ranks are combined in their order.
     fn is_commutative(&self) -> bool;
 
-    /// What a command queue computes for it; `None`: only the program can.
+    /// The operation of a command queue that computes it; `None`: only the program can.
     fn combining(&self) -> Option<Combining> {
         None
     }
 
-    /// Its name, by which ranks that combine differently are detected.
+    /// Its name, which serves to detect ranks that combine differently.
     fn combination(&self) -> Combination {
         Combination::OWN
     }
@@ -112,7 +112,7 @@ impl<T, F: Fn(&[T], &mut [T])> Reducer<T> for Ordered<F> {
     }
 }
 
-/// The operation on bytes, as messages bring them.
+/// The operation on bytes, as they arrive in messages.
 pub(crate) fn on_bytes<T: Scalar, R: Reducer<T>>(
     reducer: &R,
 ) -> Reduction<impl Fn(&[u8], &mut [u8])> {
@@ -127,7 +127,7 @@ pub(crate) fn on_bytes<T: Scalar, R: Reducer<T>>(
     Reduction { combine, commutative, width: size_of::<T>().max(1), combination }
 }
 
-/// Through aligned copies: for elements with a larger alignment than memory is allocated with.
+/// Combines through aligned copies, for elements with a larger alignment than allocations have.
 fn combine_unaligned<T: Scalar, R: Reducer<T>>(reducer: &R, left: &[u8], right: &mut [u8]) {
     let aligned = |bytes: &[u8]| -> Vec<T> {
         let elements = bytes.chunks_exact(size_of::<T>().max(1));

@@ -1,4 +1,4 @@
-//! What can be sent: plain values of fixed layout, and what can be reduced: numbers.
+//! Types that can be sent (plain values of fixed layout) and reduced (numbers).
 
 use bytemuck::Pod;
 

@@ -7,12 +7,12 @@
 //!   rank 1   | 0 | 1 | 2 | 3 |      from any rank, on any node
 //! ```
 //!
-//! Here are the types; [`hikyaku_rank::ByteWindow`] is the window, in bytes.
+//! This file has the types; [`hikyaku_rank::ByteWindow`] is the window, in bytes.
 //!
-//! **What is ordered.** A call has had its effect when it returns. So whoever learns of it (by a
+//! **Ordering.** A call has had its effect when it returns. So a rank that learns of it (by a
 //! message, a barrier, an atomic operation, or the word of [`Window::put_signal`]) sees it. Copies
-//! that meet in one place at the same time leave any mixture of their bytes; atomic operations on
-//! one element do not mix with each other.
+//! to one place at the same time leave any mixture of their bytes; atomic operations on one element
+//! do not mix with each other.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,8 +27,8 @@ use crate::world::World;
 
 /// Memory of `T` at every rank; see [`World::window`].
 ///
-/// Dropping it waits for calls on this rank's part that are under way, and makes later ones errors.
-/// Dropping is not collective: a barrier before it is needed where others may still use the window.
+/// Dropping it waits for calls on this rank's part that are in progress, and makes later ones
+/// errors. Dropping is not collective: use a barrier first if others may still use the window.
 pub struct Window<'w, T: Scalar> {
     bytes: hikyaku_rank::ByteWindow,
     world: &'w World,
@@ -70,13 +70,13 @@ macro_rules! atomic_scalars {
 atomic_scalars!(i32: I32, u32: U32, i64: I64, u64: U64,);
 
 impl World {
-    /// Makes a window of `length` zeros at this rank and whatever the others ask for at theirs
+    /// Makes a window of `length` zeros at this rank; other ranks may ask for other lengths
     /// (MPI_Win_allocate, MPI 5.0 §12.2.2). Every rank calls it, in the same order as other
     /// collective operations.
     ///
     /// # Errors
-    /// There is no memory for it, or as many windows as there are contexts; at the other ranks
-    /// then [`WindowError::Refused`](crate::WindowError::Refused). A rank is gone.
+    /// There is no memory for it, or there are as many windows as contexts; the other ranks then
+    /// get [`WindowError::Refused`](crate::WindowError::Refused). Or a rank is gone.
     pub fn window<T: Scalar>(&self, length: usize) -> Result<Window<'_, T>, Error> {
         let bytes = self.communicator().window(length, size_of::<T>())?;
         Ok(Window { bytes, world: self, element: PhantomData })
@@ -84,12 +84,12 @@ impl World {
 }
 
 impl World {
-    /// [`World::window`] each part of which only those ranks have that may use it: `access` says
+    /// [`World::window`] in which each part is accessible only to permitted ranks: `access` says
     /// what each other rank may do with this one's part. A rank may do anything with its own.
     ///
-    /// Within a host each part is memory of its own, which other ranks have mapped for reading, for
-    /// both or not at all. So a rank that does not keep to the library, and writes where it may
-    /// not, ends by a signal of its own and harms nobody. The job's memory, by which messages go,
+    /// Within a host each part is separate memory, which other ranks have mapped for reading, for
+    /// reading and writing, or not at all. So a rank that bypasses the library and writes without
+    /// permission is killed by a signal and harms no other rank. The job's memory for messages
     /// remains common to all ranks (`docs/api.md` lists it).
     ///
     /// ```
@@ -116,17 +116,17 @@ impl World {
 }
 
 impl<T: Scalar> Window<'_, T> {
-    /// How many elements this rank's part has.
+    /// The number of elements in this rank's part.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether this rank's part has none.
+    /// Whether this rank's part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many elements the part of a rank has.
+    /// The number of elements in the part of a rank.
     ///
     /// # Errors
     /// There is no such rank.
@@ -153,16 +153,16 @@ impl<T: Scalar> Window<'_, T> {
     /// A copy of this rank's own part, as it is now.
     ///
     /// # Errors
-    /// None is expected: the part is there as long as the window.
+    /// None is expected: the part exists as long as the window.
     pub fn local(&self) -> Result<Vec<T>, Error> {
         let mut copy = vec![T::zeroed(); self.len()];
         self.get(self.world.rank(), 0, &mut copy)?;
         Ok(copy)
     }
 
-    /// [`Window::put`], and after the data `value` into element `at` of `rank`'s part of another
-    /// window (paper 003: remote DMA with a notification word). Whoever loads the value there
-    /// sees the data; [`Window::wait`] waits for it.
+    /// [`Window::put`], followed by `value` in element `at` of `rank`'s part of another window
+    /// (paper 003: remote DMA with a notification word). A rank that loads the value there sees the
+    /// data; [`Window::wait`] waits for it.
     ///
     /// # Errors
     /// As [`Window::put`], for both places; then neither was written.
@@ -180,11 +180,13 @@ impl<T: Scalar> Window<'_, T> {
     }
 
     /// Several puts behind one doorbell, in order (paper 004's TCW chain): each copies its data
-    /// into the part of its rank from its index on. On one machine they have one fence, and their
-    /// lines come together. In virtual time they cost the processor one start where the machine has
-    /// chains, and are under way together on every machine. With
-    /// `signal`, a window, a place and a value, each of these ranks finds the value in that place
-    /// of its part after all its data, as by [`Window::put_signal`].
+    /// into the part of its rank from its index on. On one machine they share one fence, and their
+    /// cache lines arrive together. In virtual time they cost the processor one start if the
+    /// machine
+    /// has chains, and overlap on every machine. With `signal` (a window, a place and a value),
+    /// each
+    /// of these ranks finds the value in that place of its part after all its data, as by
+    /// [`Window::put_signal`].
     ///
     /// ```
     /// # let world = hikyaku::World::init()?;
@@ -197,8 +199,9 @@ impl<T: Scalar> Window<'_, T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Window::put_signal`], of the first put that has one; those before it were written.
-    /// Those behind it may have been, at other ranks: never at the same one, and no signal of that.
+    /// As [`Window::put_signal`], of the first put that fails; those before it were written.
+    /// Those after it may have been, at other ranks: never at the same rank, and without its
+    /// signal.
     pub fn put_chain(
         &self,
         puts: &[(u32, usize, &[T])],
@@ -217,7 +220,7 @@ impl<T: AtomicScalar> Window<'_, T> {
     /// Loads the element atomically (MPI_Fetch_and_op with MPI_NO_OP).
     ///
     /// # Errors
-    /// As [`Window::put`]; so for all that follow.
+    /// As [`Window::put`].
     pub fn load(&self, rank: u32, index: usize) -> Result<T, Error> {
         self.fetch(rank, index, AtomicOp::Load, T::zeroed())
     }
@@ -287,11 +290,11 @@ impl<T: AtomicScalar> Window<'_, T> {
         self.fetch(rank, index, AtomicOp::Max, value)
     }
 
-    /// Waits until `wanted` holds of an element of this rank's own part, which rank `from` changes,
+    /// Waits until `wanted` accepts an element of this rank's own part, which rank `from` changes,
     /// and returns the element. Messages make progress meanwhile.
     ///
     /// # Errors
-    /// There is no such element, or `from` died or left before `wanted` held.
+    /// There is no such element, or `from` died or left before `wanted` accepted it.
     pub fn wait(&self, index: usize, from: u32, wanted: impl Fn(T) -> bool) -> Result<T, Error> {
         let wanted = |bits| wanted(T::from_bits(bits));
         Ok(T::from_bits(self.bytes.wait(index, from, T::INTEGER, wanted)?))

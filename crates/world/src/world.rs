@@ -1,4 +1,4 @@
-//! A rank's view of its job: who it is, and messages to and from the others.
+//! A rank's view of its job: its rank and size, and messages to and from the others.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,14 +32,14 @@ use crate::scalar::Scalar;
 /// that hang name ranks of the whole job.
 ///
 /// Not `Send`: a rank is one thread. When the last handle is dropped, the rank leaves the job in
-/// order: what it still has to post is posted first. Dropped by a panic, it does not: the rank has
-/// died, and its peers get an error when its process ends.
+/// order: its pending posts are posted first. If a panic drops it, the rank has died instead, and
+/// its peers get an error when its process ends.
 #[derive(Debug)]
 pub struct World {
-    /// Before the communicator: others are served to the end.
+    /// Dropped before the communicator: other ranks are served to the end.
     variables: Rc<Variables>,
     communicator: Communicator,
-    /// An empty list of what a scope has open, kept for its memory.
+    /// An empty list for a scope's open operations, kept for its memory.
     spare_list: SpareList,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Debug for SpareList {
     }
 }
 
-/// What a receive or probe found.
+/// The message that a receive or probe found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent the message.
+    /// The sender.
     pub source: u32,
     /// Its tag.
     pub tag: i32,
@@ -105,24 +105,23 @@ impl From<i32> for Tag {
 }
 
 impl World {
-    /// Joins the job that `hikyaku run` started this program in. A program that was started by
-    /// itself is a world of one rank.
+    /// Joins the job in which `hikyaku run` started this program. A program that was started
+    /// directly is a world of one rank.
     ///
     /// # Errors
-    /// [`InitError`]: the job cannot be joined, for example because this rank already has; or a
-    /// variable `HIKYAKU_COLL_...` names an algorithm, or `HIKYAKU_SHARED` a protocol, that there
-    /// is not; or `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, or `HIKYAKU_UNMATCHED` no
-    /// number, or `HIKYAKU_LONG_MESSAGES` no way, or `HIKYAKU_PROGRESS_THREAD` neither 1 nor 0.
+    /// [`InitError`]: the job cannot be joined, for example because this rank already has. Or an
+    /// environment variable is invalid: `HIKYAKU_COLL_...` or `HIKYAKU_SHARED` names no algorithm
+    /// or protocol, `HIKYAKU_SHARED_FAULTS` or `HIKYAKU_FAULTS` is no seed, `HIKYAKU_UNMATCHED` no
+    /// number, `HIKYAKU_LONG_MESSAGES` no way, or `HIKYAKU_PROGRESS_THREAD` neither 1 nor 0.
     pub fn init() -> Result<World, InitError> {
         World::of(Communicator::init)
     }
 
-    /// As [`World::init`], but a process that is a rank already, by another front end such as
-    /// MPI's, of this library or of another one, is the same rank here: both have the same
-    /// messages.
+    /// As [`World::init`], but a process that is already a rank through another front end, such as
+    /// MPI's, of this library or of another one, is the same rank here: both share the messages.
     ///
     /// # Errors
-    /// As [`World::init`]; or that library is of another build.
+    /// As [`World::init`]; or the other library is of another build.
     pub fn join() -> Result<World, InitError> {
         World::of(Communicator::join)
     }
@@ -140,7 +139,8 @@ impl World {
         let joined = join()?;
         let _inside = Inside::enter();
         if thread.0 && !joined.is_shared() && joined.whole().rank() == 0 {
-            // A rank's state is one thread's here, and no call of a program goes through a lock.
+            // Here a rank's state belongs to one thread, and no call of a program goes through a
+            // lock.
             eprintln!(
                 "hikyaku: {variable} (--progress-thread) is for MPI programs: this one makes \
                  progress in its calls only"
@@ -149,15 +149,15 @@ impl World {
         Ok(World::over(joined, settings))
     }
 
-    /// A second communicator of all ranks, for a front end that has one from the start: it makes
-    /// it once, and no rank has to come to it at the same time.
+    /// A second communicator of all ranks, for a front end that needs one from the start. It may
+    /// make it once; ranks need not call at the same time.
     #[doc(hidden)]
     pub fn beside(&self) -> World {
         World::new(Rc::clone(&self.variables), self.communicator.beside())
     }
 
-    /// Does something without the gate, if threads share this rank: what may take any time or
-    /// call anything. For who is inside of it.
+    /// Runs `act` outside the gate, if threads share this rank: `act` may take any time or call
+    /// anything. For callers inside the gate.
     #[doc(hidden)]
     pub fn outside<R>(&self, act: impl FnOnce() -> R) -> R {
         self.communicator.outside(act)
@@ -176,17 +176,17 @@ impl World {
         World::new(Rc::clone(&self.variables), self.communicator.duplicate())
     }
 
-    /// A duplicate whose persistent collectives go by session queues as it says, and not as
-    /// `--coll` does; so do those of its own duplicates, and its exchanges with neighbours by the
-    /// scheme that it says. All ranks say the same.
+    /// A duplicate whose persistent collectives use session queues as `sessions` says, instead of
+    /// `--coll`, and whose exchanges with neighbours use the scheme that it names. Its own
+    /// duplicates inherit that. All ranks pass the same choices.
     ///
-    /// Such a collective goes on by itself from its start, whatever the ranks compute meanwhile.
+    /// Such a collective runs by itself from its start, whatever the ranks compute meanwhile.
     pub fn with_sessions(&self, sessions: SessionChoices) -> World {
         let communicator = self.communicator.duplicate().with_sessions(sessions);
         World::new(Rc::clone(&self.variables), communicator)
     }
 
-    /// Divides the ranks by color (MPI_Comm_split, MPI 5.0 §7.4.2). Those of a color are numbered
+    /// Divides the ranks by color (MPI_Comm_split, MPI 5.0 §7.4.2). Ranks of one color are numbered
     /// by key, and by rank where keys are equal; a rank without a color gets `None`. Every rank
     /// calls it.
     ///
@@ -203,7 +203,7 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// A rank is gone or abandoned the call, or one is the first of too many communicators.
+    /// A rank is gone or abandoned the call, or a rank has too many communicators.
     pub fn split(&self, color: impl Into<Option<u32>>, key: i32) -> Result<Option<World>, Error> {
         let made = self.communicator.split(color.into(), key)?;
         Ok(made.map(|made| World::new(Rc::clone(&self.variables), made)))
@@ -222,12 +222,12 @@ impl World {
         Ok(made.map(|made| World::new(Rc::clone(&self.variables), made)))
     }
 
-    /// The ranks of a list, in its order (MPI_Comm_create_group, MPI 5.0 §7.4.2). They alone call
-    /// it, all with the same list; those that several lists have call it in one order.
+    /// A communicator of the ranks of a list, in its order (MPI_Comm_create_group, MPI 5.0 §7.4.2).
+    /// Only these call it, all with the same list. Ranks in several lists call in the same order.
     ///
     /// # Errors
-    /// The list names a rank twice, or not this one, or one that does not exist, or differs between
-    /// ranks; or as [`World::split`].
+    /// The list names a rank twice, does not include this rank, names one that does not exist, or
+    /// differs between ranks; or as [`World::split`].
     pub fn create_group(&self, ranks: &[u32]) -> Result<World, Error> {
         let made = self.communicator.create_group(ranks)?;
         Ok(World::new(Rc::clone(&self.variables), made))
@@ -245,7 +245,7 @@ impl World {
     /// [`World::duplicate`] as a future. Dropping it tells the other ranks.
     ///
     /// # Errors
-    /// Of some ranks of the job: as [`World::split`]. None of all.
+    /// For some ranks of the job: as [`World::split`]. For all ranks: none.
     pub async fn duplicate_async(&self) -> Result<World, Error> {
         let made = self.communicator.try_duplicate_async().await?;
         Ok(World::new(Rc::clone(&self.variables), made))
@@ -256,7 +256,7 @@ impl World {
         Ok(World::new(Rc::clone(&self.variables), self.communicator.apart_among(ranks)?))
     }
 
-    /// [`World::duplicate`], or why it cannot be made.
+    /// [`World::duplicate`], with an error if it cannot be made.
     pub(crate) fn try_duplicate(&self) -> Result<World, Error> {
         Ok(World::new(Rc::clone(&self.variables), self.communicator.try_duplicate()?))
     }
@@ -266,7 +266,7 @@ impl World {
         World::new(Rc::clone(&self.variables), self.communicator.clone())
     }
 
-    /// The list of the scope before, which is empty: to make one costs as much as a message.
+    /// The empty list of the previous scope: making a new one costs as much as a message.
     pub(crate) fn spare_list(&self) -> &Cell<VecDeque<Open>> {
         &self.spare_list.0
     }
@@ -275,7 +275,7 @@ impl World {
         World { variables, communicator, spare_list: SpareList::default() }
     }
 
-    /// This world in bytes.
+    /// The untyped communicator.
     #[inline]
     pub(crate) fn communicator(&self) -> &Communicator {
         &self.communicator
@@ -301,33 +301,34 @@ impl World {
         CollectiveRanks { group: self.communicator.group(), choices: self.communicator.choices() }
     }
 
-    /// What is in flight at this rank and moves only when it is polled.
+    /// The operations in flight at this rank that progress only when polled.
     #[inline]
     pub(crate) fn tasks(&self) -> &Tasks {
         self.communicator.tasks()
     }
 
-    /// [`World::block_on`] for a future that waits for memory that others change, of windows and
-    /// shared variables: such a change may wake nobody, so no sleep is longer than a millisecond,
+    /// [`World::block_on`] for a future that waits for memory that other ranks change, of windows
+    /// and
+    /// shared variables. Such a change may wake no rank, so no sleep is longer than a millisecond,
     /// and most polls are of that memory alone.
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
         self.communicator.block_on_memory(future)
     }
 
-    /// Polls what is not what the program waits for.
+    /// Polls something that the program does not wait for.
     #[doc(hidden)]
     pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
         self.communicator.unreported(poll)
     }
 
-    /// After a call that does not wait and has found nothing, of this crate or of one above it.
+    /// Records that a nonblocking call, of this crate or of one above it, has found nothing.
     #[doc(hidden)]
     pub fn found_nothing(&self) {
         self.communicator.found_nothing();
     }
 
-    /// The collective that the program calls now has failed here before it could begin, in a
-    /// language above this one: it fails at all ranks.
+    /// Fails the collective that the program is calling at all ranks: a language above this one has
+    /// failed before the collective could begin here.
     #[doc(hidden)]
     pub fn fail_collective(&self) {
         self.communicator.fail_collective();
@@ -343,44 +344,44 @@ impl World {
         self.communicator.size()
     }
 
-    /// The (virtual) node this rank lives on; see `hikyaku run --ranks-per-node`.
+    /// The (virtual) node this rank runs on; see `hikyaku run --ranks-per-node`.
     pub fn node(&self) -> u32 {
         self.node_of(self.rank())
     }
 
-    /// The (virtual) node a rank lives on. Ranks start at 0; `rank` is below [`World::size`].
+    /// The (virtual) node a rank runs on. Ranks start at 0; `rank` is below [`World::size`].
     pub fn node_of(&self, rank: u32) -> u32 {
         assert!(rank < self.size(), "rank {rank} does not exist: there are {}", self.size());
         self.communicator.node_of(rank)
     }
 
-    /// How many (virtual) nodes the ranks live on.
+    /// How many (virtual) nodes the ranks run on.
     pub fn nodes(&self) -> u32 {
         self.communicator.nodes()
     }
 
-    /// What the fabric below can do, and its name.
+    /// The abilities of the fabric below, and its name.
     pub fn capabilities(&self) -> Capabilities {
         self.engine().borrow().port().capabilities()
     }
 
-    /// What this rank has sent, received and waited so far.
+    /// This rank's counts of messages sent and received and its waiting time so far.
     pub fn statistics(&self) -> Statistics {
         self.engine().borrow().statistics()
     }
 
-    /// The job's clock: the same for all ranks of a host. Those of two hosts have nothing to do
-    /// with each other: take times by one rank's clock, from behind a barrier.
+    /// The job's clock: the same for all ranks of a host. Clocks of two hosts are unrelated:
+    /// measure with one rank's clock, after a barrier.
     pub fn now(&self) -> Time {
         self.engine().borrow().port().now()
     }
 
     /// Declares how long the program computes before its next call.
     ///
-    /// For programs on simulated machines (`hikyaku simulate`), where it is what a rank's computing
-    /// takes unless the processor's time is measured; and for skeletons of programs, which only say
-    /// how long they would compute. On any real fabric it does nothing: there the time is what the
-    /// program takes.
+    /// For programs on simulated machines (`hikyaku simulate`), where it is a rank's computing time
+    /// unless the processor's time is measured; and for skeletons of programs, which only declare
+    /// how long they would compute. On a real fabric it does nothing: there the computation itself
+    /// takes its time.
     pub fn compute(&self, span: Duration) {
         self.engine().borrow_mut().port_mut().compute(span.into());
     }
@@ -427,7 +428,7 @@ impl World {
         if direct { Ok(()) } else { self.send_otherwise(bytes, envelope, mode) }
     }
 
-    /// Sends what the fast path did not.
+    /// The slow path of a send.
     #[cold]
     fn send_otherwise(
         &self,
@@ -472,7 +473,7 @@ impl World {
         whole::<T>(self.recv_otherwise(bytes, selector)?)
     }
 
-    /// Receives what the fast path did not.
+    /// The slow path of a receive.
     #[inline(never)]
     fn recv_otherwise(&self, bytes: &mut [u8], selector: Selector) -> Result<Received, Error> {
         let received = if self.tasks().are_over() {
@@ -483,8 +484,8 @@ impl World {
         Ok(self.communicator.told(received)?.into())
     }
 
-    /// Sends and receives at the same time (MPI_Sendrecv): no order of calls can make ranks that
-    /// do this wait for each other.
+    /// Sends and receives at the same time (MPI_Sendrecv): ranks that call it do not deadlock in
+    /// any order of calls.
     ///
     /// # Errors
     /// As [`World::send`] and [`World::recv`].
@@ -504,7 +505,7 @@ impl World {
         })
     }
 
-    /// Waits for a message and says what it is, without receiving it (MPI_Probe).
+    /// Waits for a message and describes it, without receiving it (MPI_Probe).
     ///
     /// # Errors
     /// The rank or tag does not exist, or the sender is gone.
@@ -514,7 +515,7 @@ impl World {
         Ok(self.communicator.told(found)?.into())
     }
 
-    /// Says what message is there to be received, if any (MPI_Iprobe).
+    /// Describes the message that could be received now, if any (MPI_Iprobe).
     ///
     /// # Errors
     /// As [`World::probe`].
@@ -533,13 +534,13 @@ impl World {
         Ok(found.map(Received::from))
     }
 
-    /// Which messages of this communicator are meant.
+    /// The selector of messages of this communicator.
     fn selector(&self, from: Source, tag: Tag) -> Result<Selector, Error> {
         let source = self.communicator.source_in_job(from.0)?;
         Ok(Selector { source, tag: tag.0, context: self.context() })
     }
 
-    /// [`World::send`] as a future. It moves only while it is polled: run it with
+    /// [`World::send`] as a future. It progresses only while it is polled: run it with
     /// [`World::block_on`].
     ///
     /// # Errors
@@ -570,12 +571,12 @@ impl World {
         self.communicator.messages()
     }
 
-    /// Runs a future to its end, making progress on all messages meanwhile.
+    /// Runs a future to completion, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.communicator.drive(future)
     }
 
-    /// A buffer of `length` zeros that the node's other ranks reach by one copy.
+    /// A buffer of `length` zeros that the node's other ranks access with one copy.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -583,8 +584,8 @@ impl World {
         Ok(SharedBuffer::new(self.communicator.allocate(length, size_of::<T>())?, length))
     }
 
-    /// Ends this rank with an exit code, without leaving the job in order: `hikyaku run` ends the
-    /// others too (MPI_Abort).
+    /// Ends this rank with an exit code, without leaving the job in order: `hikyaku run` then ends
+    /// the others too (MPI_Abort).
     #[expect(clippy::disallowed_methods, reason = "ending the process is what is asked for")]
     pub fn abort(&self, code: i32) -> ! {
         std::process::exit(code)

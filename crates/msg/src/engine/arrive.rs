@@ -24,8 +24,7 @@ impl<P: CopyPort> Engine<P> {
             Event::PeerFailed(failure) => self.peer_failed(failure),
             Event::Malformed { .. } => self.statistics.malformed += 1,
             // Puts belong to another layer. Matching empties a full ring; if necessary, relief.rs
-            // asks
-            // the port for the waiting sources and empties it.
+            // asks the port for the waiting sources and empties it.
             Event::Notified(_) | Event::Completed(_) | Event::RingFull(_) | Event::StatusFull => {}
         }
     }

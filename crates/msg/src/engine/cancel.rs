@@ -111,10 +111,8 @@ impl<P: CopyPort> Engine<P> {
 
     /// Waits until the receiver of an abandoned message has fetched it or reports that it does not
     /// need it, since the fabric cannot lend a copy under the receiver's key. The receiver has to
-    /// call
-    /// the library for that. If it does not, or if its receive is in a future that is not polled,
-    /// the
-    /// wait ends after [`LAST_READ`]: its fetch fails, and it takes this rank for lost.
+    /// call the library for that. If it does not, or if its receive is in a future that is not
+    /// polled, the wait ends after [`LAST_READ`]: its fetch fails, and it takes this rank for lost.
     #[cold]
     fn outlast(&mut self, id: RequestId) {
         let end = self.port.now() + LAST_READ;

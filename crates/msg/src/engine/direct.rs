@@ -158,9 +158,8 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// [`Engine::recv_at_once`] for a nonblocking call: a single poll, or none if recent polls
-    /// found
-    /// nothing. Earlier receives of this source come first, and are completed by the messages that
-    /// have arrived for them.
+    /// found nothing. Earlier receives of this source come first, and are completed by the messages
+    /// that have arrived for them.
     #[inline]
     pub fn recv_if_there(
         &mut self,
@@ -184,8 +183,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Completes the receives that name this source with its messages that have arrived, until one
-    /// is
-    /// missing or not whole. Returns whether no receive is left that its next message may match.
+    /// is missing or not whole. Returns whether no receive is left that its next message may match.
     #[inline(never)]
     fn serve_posted(&mut self, source: Rank, any: &mut bool) -> bool {
         if !self.posted.names_all_sources() {
@@ -212,8 +210,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Receives a message of one packet that has arrived, if nothing older precedes it. `None`: one
-    /// of
-    /// these conditions fails, and nothing was taken.
+    /// of these conditions fails, and nothing was taken.
     #[inline]
     pub(crate) fn recv_directly(
         &mut self,
@@ -358,9 +355,9 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Takes the next message of a source for the receive that it matches, if that receive has
-    /// memory.
-    /// That is most likely `first`, the oldest receive that names the source. No receive for any
-    /// source is posted. Returns the request of the receive, for the caller to complete or release.
+    /// memory. That is most likely `first`, the oldest receive that names the source. No receive
+    /// for any source is posted. Returns the request of the receive, for the caller to complete or
+    /// release.
     #[inline(always)]
     fn take_posted(
         &mut self,

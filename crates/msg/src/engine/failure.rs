@@ -133,8 +133,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// The departed rank that is needed: `needed` itself; without one, any rank of the context if
-    /// all
-    /// the others have left too.
+    /// all the others have left too.
     fn missing(&self, needed: Option<Rank>, context: u32) -> Option<Rank> {
         let left = |rank: Rank| self.port.peer(rank) == PeerState::Left;
         match needed {

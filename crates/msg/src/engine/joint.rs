@@ -135,8 +135,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Ends the joint copy of a receive, if there is one. On return this rank alone uses the
-    /// memory,
-    /// and the message counts as announced again.
+    /// memory, and the message counts as announced again.
     pub(super) fn retreat(&mut self, id: RequestId) {
         if self.joint != Some(id) {
             return;

@@ -242,8 +242,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Sets the members of a context, if they are not all ranks of the job: a receive of it from
-    /// any
-    /// source needs only these. Call this before the context is used.
+    /// any source needs only these. Call this before the context is used.
     pub fn set_members(&mut self, context: u32, members: Arc<Members>) {
         self.groups.insert(context, members);
     }
@@ -277,8 +276,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Accepts no more messages and notes of a tag from another rank: they are dropped on arrival.
-    /// A
-    /// note of that tag says that nothing more follows; `is_last`: this note was already taken.
+    /// A note of that tag says that nothing more follows; `is_last`: this note was already taken.
     /// Announced messages stay, as at [`Engine::drop_context`].
     pub fn end_tag(&mut self, source: Rank, (context, tag): (u32, i32), is_last: bool) {
         let bits = match_bits(context, tag);
@@ -356,16 +354,15 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// How many messages and notes, of any context, have arrived since the start before anything
-    /// asked
-    /// for them. While this is unchanged, no left-overs were added, but some may have been taken.
+    /// asked for them. While this is unchanged, no left-overs were added, but some may have been
+    /// taken.
     #[inline]
     pub fn left_overs_come(&self) -> u64 {
         self.unexpected.come() + self.notes.come()
     }
 
     /// Starts to count sent messages by receiver. `kind` says what a context's messages are for.
-    /// Short
-    /// messages then take the slow path.
+    /// Short messages then take the slow path.
     pub fn trace_traffic(&mut self, kind: fn(u32) -> TrafficKind) {
         self.traffic = Some(Box::new(TrafficCounts::new(self.capabilities.packet_bytes, kind)));
     }

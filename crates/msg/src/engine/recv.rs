@@ -160,8 +160,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Copies the parts that wait for a receive's buffer, if it is attached; completes the receive
-    /// if
-    /// they were the last.
+    /// if they were the last.
     pub(super) fn drain(&mut self, id: RequestId) {
         let Some(receive) = self.requests.receive_mut(id) else { return };
         let ReceiveStage::Incoming(incoming) = &mut receive.stage else { return };

@@ -67,9 +67,8 @@ impl<P: CopyPort> Engine<P> {
         }
         if is_news {
             // Messages that the source sent before it had to wait arrive now: all of them, even
-            // more
-            // than one poll takes. A later message shows that the source continues, and clears the
-            // mark (`note_credited`); nothing would set it again for a source that still waits.
+            // more than one poll takes. A later message shows that the source continues, and clears
+            // the mark (`note_credited`); nothing would set it again for a source that still waits.
             while self.progress() {}
             self.held_up.iter().for_each(|at| self.sources[*at as usize].held_up = true);
         }
@@ -104,8 +103,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Reads announced messages whose senders need no matching receive into ordinary memory.
-    /// Returns
-    /// whether there were any.
+    /// Returns whether there were any.
     pub(super) fn read_early(&mut self) -> bool {
         let mut any = false;
         while let Some(source) = self.announcers.last().copied() {
@@ -180,8 +178,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Moves the messages of one source in one ring, or in any, to ordinary memory. Returns the
-    /// number
-    /// of bytes.
+    /// number of bytes.
     fn copy_out_of_rings(&mut self, source: Rank, from: Option<RingId>) -> u64 {
         let mut bytes = match from {
             None => self.unexpected.evacuate(source, &mut self.port),

@@ -114,8 +114,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Asks the sender of a message to put the next ones, if that is the chosen way or if this
-    /// message
-    /// could have been in the ring long ago.
+    /// message could have been in the ring long ago.
     fn ask_for_puts(
         &mut self,
         source: Rank,

@@ -159,8 +159,7 @@ impl<P: CopyPort> Engine<P> {
 
     /// Sends a note: a short message of the library that uses no credit or ring space of the
     /// program, and that has no completion. Notes to one rank arrive in order. Messages do not
-    /// delay
-    /// them, and they may overtake earlier messages.
+    /// delay them, and they may overtake earlier messages.
     ///
     /// # Errors
     /// [`MsgError::InvalidLength`]: it is longer than [`NOTE_MOST`]; the envelope names no rank or
@@ -200,8 +199,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Takes the earliest note of a context with a wanted tag, with its bytes, among notes that
-    /// were
-    /// already handled. Makes no progress.
+    /// were already handled. Makes no progress.
     pub fn take_note(
         &mut self,
         context: u32,

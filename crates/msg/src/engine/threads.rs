@@ -1,8 +1,7 @@
 //! The engine's part in waits of several threads of a rank.
 //!
 //! One thread at a time has the engine. A waiting thread hands it to others. Afterwards somebody
-//! has
-//! to know whether the awaited operation may be complete: [`Wanted`] records what to check.
+//! has to know whether the awaited operation may be complete: [`Wanted`] records what to check.
 
 use hikyaku_nic::fabric::{CopyPort, Wake};
 

@@ -1,10 +1,9 @@
 //! Nonblocking calls that find nothing, as in a loop of MPI_Test.
 //!
 //! A rank that polls by such calls yields its processor if others need it. It also announces what
-//! it
-//! polls for, as a blocking call does: only now and then, so that most unsuccessful calls pay for a
-//! counter alone. The announcement is not withdrawn when the loop ends, because every successful
-//! call would pay for that. It carries the time when it was made instead.
+//! it polls for, as a blocking call does: only now and then, so that most unsuccessful calls pay
+//! for a counter alone. The announcement is not withdrawn when the loop ends, because every
+//! successful call would pay for that. It carries the time when it was made instead.
 //!
 //! ```text
 //!   empty calls   ......?A......................?A........................................?A

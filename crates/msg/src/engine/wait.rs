@@ -111,8 +111,7 @@ impl<P: CopyPort> Engine<P> {
     /// place and the result. Makes progress first if none is complete.
     ///
     /// So receives that match the same messages complete in the order of arrival. Programs that
-    /// keep
-    /// several open rely on that, as HPCC's MPIRandomAccess does.
+    /// keep several open rely on that, as HPCC's MPIRandomAccess does.
     pub fn test_any(&mut self, ids: &[RequestId]) -> Option<(usize, Result<Received, MsgError>)> {
         if self.requests.first_done(ids).is_none() {
             if let Err(error) = self.check_process() {
@@ -310,8 +309,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Pauses or resumes reports, while the caller polls something that it does not wait for.
-    /// Returns
-    /// the previous setting.
+    /// Returns the previous setting.
     #[inline]
     pub fn pause_reports(&mut self, paused: bool) -> bool {
         std::mem::replace(&mut self.reports.are_paused, paused)

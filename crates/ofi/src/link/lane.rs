@@ -328,8 +328,7 @@ pub(super) struct DecodedPacket<'a> {
 
 impl<'a> DecodedPacket<'a> {
     /// Decodes a packet. `None`: it is not a packet, of another format, or of a stranger. Bytes
-    /// behind
-    /// the payload are ignored: a provider may report more bytes than were sent.
+    /// behind the payload are ignored: a provider may report more bytes than were sent.
     pub(super) fn decode(bytes: &'a [u8], key: &Key) -> Option<Self> {
         let (header, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));

@@ -103,8 +103,7 @@ impl LinkLayout {
 
     /// Bytes of memory that a process needs for its links in a job of `hosts`. It may have links to
     /// `others`; `partners` of them have sent to it or received from it. Counts receive buffers,
-    /// held
-    /// copies if nothing can be landed, outgoing packets, and the links.
+    /// held copies if nothing can be landed, outgoing packets, and the links.
     pub fn bytes(&self, (hosts, others): (usize, usize), partners: usize) -> LinkBytes {
         let partners = partners.min(others);
         let wanted = partners * usize::from(self.lanes) * self.window as usize;
@@ -271,8 +270,7 @@ impl Links {
     }
 
     /// The dropped packets. Those that arrive after a link broke are counted, but do not replace
-    /// the
-    /// last cause.
+    /// the last cause.
     pub fn drops(&self) -> DroppedPackets {
         self.table.drops
     }
@@ -425,8 +423,7 @@ impl Links {
     }
 
     /// Handles arrivals and passes them to `land`, held packets first. Returns whether there was
-    /// any.
-    /// `land` may be called for the packets of one window of each source.
+    /// any. `land` may be called for the packets of one window of each source.
     pub fn progress(
         &mut self,
         mut land: impl FnMut(LinkArrival<'_>) -> Acceptance,
@@ -476,15 +473,13 @@ impl Links {
     }
 
     /// The host has said that it sends nothing more on a lane: its window goes to others. Packets
-    /// that
-    /// have arrived stay.
+    /// that have arrived stay.
     pub fn end_lane(&mut self, host: Host, lane: u8) {
         self.table.end_lane(host, lane);
     }
 
     /// Reports to sources how many of their bytes were taken, their windows, and the packets to
-    /// send
-    /// again. Receive buffers are added first.
+    /// send again. Receive buffers are added first.
     fn give_credit(&mut self) -> Result<(), Error> {
         let mut owing = self.table.take_owing();
         let invited = self.table.take_invited();
@@ -561,8 +556,7 @@ impl Links {
     }
 
     /// Whether nothing is in flight from here: no packet in the provider, none held, no credit
-    /// owed.
-    /// A short packet that the provider has taken is not counted ([`Self::follow_all`]).
+    /// owed. A short packet that the provider has taken is not counted ([`Self::follow_all`]).
     pub fn is_still(&self) -> bool {
         self.endpoint.in_flight() == 0 && self.table.is_still()
     }

@@ -296,8 +296,7 @@ impl LinkTable {
     }
 
     /// Sources to ask for a refused packet, for which there is room now. The room stays reserved;
-    /// the
-    /// caller returns a source that cannot be asked yet ([`Self::refuse_still`]).
+    /// the caller returns a source that cannot be asked yet ([`Self::refuse_still`]).
     pub(super) fn take_invited(&mut self) -> Vec<usize> {
         let mut invited = Vec::new();
         for (refused, pooled) in self.refused.iter_mut().zip(&mut self.pooled).rev() {

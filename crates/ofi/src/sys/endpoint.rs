@@ -290,8 +290,7 @@ impl Endpoint {
     /// reads it, as for a socket, or if a device does, which has pinned it: then a read that is in
     /// progress when the memory is taken back does no harm. Other providers copy it within their
     /// calls. Sockets' own small buffers take messages below 9,000 bytes; lend only longer ones,
-    /// and
-    /// read them in longer pieces.
+    /// and read them in longer pieces.
     pub fn lends(&self) -> bool {
         const BY_KERNEL: [&str; 4] = ["tcp", "net", "tcp;ofi_rxm", "net;ofi_rxm"];
         const BY_DEVICE: [&str; 3] = ["verbs;ofi_rxm", "efa", "cxi"];
@@ -688,9 +687,8 @@ impl Endpoint {
 
     /// Tests whether atomic operations of an offer work, by one of them between two endpoints. Only
     /// a trial shows that: net of 1.17 claims them and refuses each, and udp;ofi_rxd of 1.17
-    /// reports
-    /// a fetch-and-add as complete before it is done. (A trial on a word of the same endpoint does
-    /// not work: udp;ofi_rxd crashes.)
+    /// reports a fetch-and-add as complete before it is done. (A trial on a word of the same
+    /// endpoint does not work: udp;ofi_rxd crashes.)
     pub fn try_atomics(survey: &Survey, offer: usize) -> Result<bool, Error> {
         if survey.offers().get(offer).is_none_or(|offer| !offer.claims_atomics) {
             return Ok(false);

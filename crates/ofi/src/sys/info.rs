@@ -154,8 +154,7 @@ pub struct Survey {
 
 impl Survey {
     /// Queries libfabric three times: for all offers, for those with what the transport needs, and
-    /// for
-    /// those with atomics besides, since a provider may grant on request what it does not list.
+    /// for those with atomics besides, since a provider may grant on request what it does not list.
     pub fn take() -> Result<Self, Error> {
         let library = Libfabric::get()?;
         let mut survey = Self { offers: Vec::new(), infos: Vec::new(), version: library.version() };
@@ -192,11 +191,9 @@ impl Survey {
     }
 
     /// Makes all providers register memory as device providers do: they choose the keys, peers use
-    /// the
-    /// owner's addresses, and send buffers are registered as well. For tests: it is the nearest to
-    /// a
-    /// device where there is none. The providers of libfabric that share its code for keys support
-    /// this.
+    /// the owner's addresses, and send buffers are registered as well. For tests: it is the nearest
+    /// to a device where there is none. The providers of libfabric that share its code for keys
+    /// support this.
     #[doc(hidden)]
     pub fn register_as_devices(&mut self) {
         for info in self.infos.iter_mut().flatten() {

@@ -90,9 +90,8 @@ impl Libfabric {
 
 /// The environment variable of libfabric, and its value, that stops processes of this host from
 /// looking for InfiniBand if there is none. Release 2.x then leaves out the module of `verbs`,
-/// which
-/// reads all names of the kernel: 47 of the 50 ms that the first query takes. The offers stay the
-/// same for every other use in the program.
+/// which reads all names of the kernel: 47 of the 50 ms that the first query takes. The offers stay
+/// the same for every other use in the program.
 pub fn search_limit() -> Option<(&'static str, &'static str)> {
     limit_without(Path::new("/sys/class/infiniband"))
 }

@@ -17,7 +17,7 @@ use crate::scalar::Scalar;
 use crate::world::World;
 
 impl World {
-    /// Waits until every rank has come here (MPI_Barrier, MPI 5.0 §6.3).
+    /// Waits until every rank has called it (MPI_Barrier, MPI 5.0 §6.3).
     ///
     /// # Errors
     /// A rank is gone or abandoned the call.
@@ -53,8 +53,9 @@ impl World {
     }
 
     /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
-    /// MPI 5.0 §6.9.6). Every rank gets the same bits, and gets them again in every form of the
-    /// call and in every run with as many ranks on each node.
+    /// MPI 5.0 §6.9.6). Every rank gets the same bits, and the same in every form of the call and
+    /// in
+    /// every run with as many ranks on each node.
     ///
     /// Floating-point numbers are added in the order of the algorithm, which depends on the ranks
     /// of each node. `--coll allreduce=recursive-doubling` adds in one order on any nodes.
@@ -75,7 +76,7 @@ impl World {
     /// The root does not exist, a rank is gone or abandoned the call, or lengths differ.
     pub fn gather<T: Scalar>(&self, mine: &[T], root: u32) -> Result<Option<Vec<T>>, Error> {
         if self.communicator().choices().gather.is_some() {
-            // It may be one that needs equal parts.
+            // The chosen algorithm may need equal parts.
             let is_root = self.rank() == root;
             let parts = if is_root { self.size() as usize } else { 0 };
             let mut all = vec![T::zeroed(); parts * mine.len()];
@@ -121,8 +122,8 @@ impl World {
         self.end(begin_gather(&ranks.of::<T>(), ranks.choices.gather, Some(mine), into, root))
     }
 
-    /// [`World::gatherv`] into buffers of the caller: `blocks` of the root are as long as what the
-    /// ranks have. Other ranks ignore them.
+    /// [`World::gatherv`] into buffers of the caller: `blocks` of the root are as long as the
+    /// ranks' data. Other ranks ignore them.
     ///
     /// # Errors
     /// As [`World::gather`].
@@ -233,15 +234,16 @@ impl World {
         self.end(begin_alltoallv(&ranks.of::<T>(), by, parts, into))
     }
 
-    /// [`World::alltoall`] with parts that lie anywhere (MPI_Alltoallw): rank `s` gets what
-    /// `parts[s]` says of the `data` of rank `r` where its own `places[r]` says in `into`, which is
-    /// as long. Layouts of `into` must not overlap, or the result is unspecified.
+    /// [`World::alltoall`] with parts at any places (MPI_Alltoallw): rank `s` gets the elements
+    /// that `parts[s]` selects in the `data` of rank `r`, at the elements that its own `places[r]`
+    /// selects in `into`, which are as many. Layouts of `into` must not overlap, or the result is
+    /// unspecified.
     ///
-    /// Elements have one type; for several, exchange bytes (`bytemuck::cast_slice`), in which
-    /// layouts then count.
+    /// Elements have one type; for several, exchange bytes (`bytemuck::cast_slice`), which layouts
+    /// then count.
     ///
     /// # Errors
-    /// As [`World::allgather`]; or another number of layouts than ranks, or one that reaches
+    /// As [`World::allgather`]; or the number of layouts is not the number of ranks, or one reaches
     /// outside.
     pub fn alltoallw<T: Scalar>(
         &self,
@@ -288,7 +290,8 @@ impl World {
         self.end(begin_reduce_scatter(&group, by, data, lengths, into, on_bytes(&op)))
     }
 
-    /// [`World::reduce_scatter`] with as many elements for each rank (MPI_Reduce_scatter_block).
+    /// [`World::reduce_scatter`] with equally many elements for each rank
+    /// (MPI_Reduce_scatter_block).
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -305,7 +308,7 @@ impl World {
         self.end(begin_reduce_scatter_block(&group, by, data, into, on_bytes(&op)))
     }
 
-    /// Combines the data of rank 0 to this one, in place (MPI_Scan, MPI 5.0 §6.11.1).
+    /// Combines the data of ranks 0 to this one, in place (MPI_Scan, MPI 5.0 §6.11.1).
     ///
     /// # Errors
     /// As [`World::allgather`].
@@ -315,7 +318,7 @@ impl World {
         self.end(begin_scan(&ranks.of::<T>(), ranks.choices.scan, bytes, on_bytes(&op)))
     }
 
-    /// Combines the data of rank 0 to the one before this, in place; at rank 0 it stays as it is
+    /// Combines the data of all ranks before this one, in place; at rank 0 it stays unchanged
     /// (MPI_Exscan, MPI 5.0 §6.11.2).
     ///
     /// # Errors
@@ -326,7 +329,7 @@ impl World {
         self.end(begin_exscan(&ranks.of::<T>(), ranks.choices.exscan, bytes, on_bytes(&op)))
     }
 
-    /// Ends a call, which most often is complete already.
+    /// Ends a call, which is usually complete already.
     #[inline(always)]
     fn end<F: Future<Output = Result<(), CollError<MsgError>>>>(
         &self,

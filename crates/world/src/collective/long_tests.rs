@@ -1,4 +1,4 @@
-//! Long data of blocking and pending collectives: by lines and by messages, as it is measured.
+//! Long data of blocking and pending collectives, on shared lines and by messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,10 +15,10 @@ use hikyaku_shm::{JobConfig, open_all};
 use crate::error::Error;
 use crate::{Op, World};
 
-/// Calls in which both ways are tried, and more.
+/// Enough calls to try both ways.
 const CALLS: u64 = 70;
 
-/// Runs a program on every rank of a job, as threads; rank 0 with these choices alone.
+/// Runs a program on every rank of a job, as threads; only rank 0 has these choices.
 fn on_ranks(ranks: u32, of_the_first: &[&str], program: impl Fn(World) + Sync) {
     let ports = open_all(&JobConfig::new(ranks, ranks)).unwrap();
     thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn on_ranks(ranks: u32, of_the_first: &[&str], program: impl Fn(World) + Sync) {
     });
 }
 
-/// Element `at` of what a rank gives in a call.
+/// Element `at` of a rank's contribution to a call.
 fn given(rank: u32, call: u64, at: usize) -> u64 {
     u64::from(rank) << 48 | call << 32 | at as u64
 }
@@ -45,8 +45,8 @@ fn fill(data: &mut [u64], rank: u32, call: u64) {
     data.iter_mut().enumerate().for_each(|(at, it)| *it = given(rank, call, at));
 }
 
-/// Every call gives what it should, whichever way it goes: lengths on both sides of where it is
-/// measured, that are no multiple of a part, roots by turns, and calls side by side.
+/// Every call gives the right result on either way: lengths on both sides of the threshold, no
+/// multiples of a part, roots in turn, and concurrent calls.
 fn calls_of(world: &World, elements: usize) {
     let (own, size) = (world.rank(), world.size());
     let count = elements * size as usize;
@@ -113,9 +113,9 @@ fn unlike_long_calls_are_an_error_to_all() {
         on_ranks(2, &[], |world| {
             let mut data = vec![1; 128 << 10];
             let call = calls[if world.rank() == 0 { first } else { second }];
-            // A root goes on, and fails in the next call of all.
+            // A root continues, and fails in the next call of all.
             let done = call(&world, &mut data).and_then(|()| world.barrier());
-            // Nobody learns it by the other's leaving.
+            // No rank learns it from the other one's leaving.
             both.wait();
             let error = done.unwrap_err().to_string();
             assert!(error.contains("where rank") || error.contains("abandoned it"), "{error}");

@@ -1,7 +1,7 @@
 //! Collectives within a scope: started, in flight, and waited for later (MPI 5.0 §6.12).
 //!
-//! They move during any call of this library, and end in whatever order they can: ranks that wait
-//! for one of them help the others on.
+//! They make progress during any call of this library, and complete in any order: ranks that wait
+//! for one of them advance the others.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -33,7 +33,7 @@ impl Collective<'_> {
     /// Waits until this rank's part is done.
     ///
     /// # Errors
-    /// What it failed with: as the blocking call.
+    /// As the blocking call.
     pub fn wait(self) -> Result<(), Error> {
         self.scope.end_collective(self.id, true).unwrap_or(Ok(()))
     }
@@ -74,7 +74,7 @@ impl Future for CollectiveFuture<'_> {
         match scope.end_collective(id, false) {
             Some(result) => Poll::Ready(result),
             None => {
-                // Whoever polls makes it go on.
+                // Every poll makes it progress.
                 context.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -1,7 +1,7 @@
 //! The operations on typed slices: each once, for all three forms of a call.
 //!
-//! Each takes its place among the operations of its communicator when it is first polled. Whoever
-//! starts one polls it at once.
+//! Each takes its place among the operations of its communicator when it is first polled. The code
+//! that starts one polls it at once.
 
 use hikyaku_coll::{
     self as coll, Choices, CommunicatorGroup, Element, Group, Operand, begin_reduce_scatter,
@@ -12,7 +12,7 @@ use hikyaku_rank::{Error, RankPort};
 use crate::reducer::{Reducer, on_bytes};
 use crate::scalar::Scalar;
 
-/// The ranks of a communicator as its collectives see them, and how they are to be done.
+/// The ranks of a communicator and the choices for their collectives.
 #[derive(Debug)]
 pub(crate) struct CollectiveRanks<'w> {
     pub(crate) group: CommunicatorGroup<'w, RankPort>,
@@ -91,7 +91,7 @@ impl<'w> CollectiveRanks<'w> {
         Ok(coll::gatherv(&self.of::<T>(), by, mine, as_bytes_mut(blocks), root).await?)
     }
 
-    /// Blocks of lengths that only their ranks know.
+    /// Gathers blocks whose lengths only their own ranks know.
     pub(super) async fn gather_any<T: Scalar>(
         &self,
         mine: &[T],
@@ -99,7 +99,7 @@ impl<'w> CollectiveRanks<'w> {
     ) -> Result<Option<Vec<Vec<T>>>, Error> {
         let (rank, size) = (self.group.rank(), self.group.size());
         let mut counts = vec![0u64; if rank == root { size as usize } else { 0 }];
-        // A call of the library's own, by the default algorithm: the choice is for the program's
+        // A call of the library itself, by the default algorithm: the choice is for the program's
         // call.
         let counting = CollectiveRanks { group: self.group, choices: Choices::default() };
         let counted = counting.gather(&[mine.len() as u64], &mut counts, root).await;
@@ -138,7 +138,7 @@ impl<'w> CollectiveRanks<'w> {
         Ok(coll::scatterv(&self.of::<T>(), by, &as_bytes(parts), Some(into), root).await?)
     }
 
-    /// `mine` is `None` if it is in its place already.
+    /// `mine` is `None` if the block is in its place already.
     pub(super) async fn allgather<T: Scalar>(
         &self,
         mine: Option<&[T]>,
@@ -267,8 +267,8 @@ fn as_bytes_mut<T: Scalar>(blocks: Vec<&mut [T]>) -> Vec<&mut [u8]> {
     blocks.into_iter().map(|block| bytemuck::cast_slice_mut(block)).collect()
 }
 
-/// Room for as many elements as each rank has said. A number that no memory has room for was
-/// overwritten on its way.
+/// Buffers for as many elements as each rank has reported. A number too large for memory was
+/// overwritten in transit.
 fn rooms<T: Scalar>(counts: &[u64]) -> Result<Vec<Vec<T>>, Error> {
     let room = |(source_rank, count): (u32, &u64)| {
         let count = usize::try_from(*count).ok();

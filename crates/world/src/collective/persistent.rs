@@ -1,12 +1,12 @@
-//! Persistent collectives: made once, started again and again (MPI 5.0 §6.13).
+//! Persistent collectives: made once, started many times (MPI 5.0 §6.13).
 //!
 //! A persistent operation owns its buffers and lends them to the program while it is not in flight.
 //! So it needs no scope: a forgotten operation keeps its buffers. Each has a communicator context
-//! of its own, so that several may be started in any order, and a start finds everything that does
-//! not change in its place.
+//! of its own, so several may be started in any order, and a start finds all constant data in
+//! place.
 //!
-//! Those that session queues can do ([`DenseRounds`]) go on by themselves from their start, if that
-//! was chosen. The others advance in calls of the library, as operations in flight do.
+//! Operations that session queues support ([`DenseRounds`]) run by themselves after their start, if
+//! that was chosen. The others advance in calls of the library, as operations in flight do.
 
 use std::cell::Cell;
 use std::ops::DerefMut;
@@ -55,17 +55,17 @@ pub struct Persistent<B> {
     name: &'static str,
     /// A communicator of its own.
     world: Rc<World>,
-    /// Makes the future of one start, which puts the buffers back `home`.
+    /// Makes the future of one start, which returns the buffers to `home`.
     begin: Box<dyn Fn(B) -> Task>,
     home: Rc<Cell<Option<B>>>,
     /// The buffers, unless it is in flight.
     buffers: Option<B>,
     task: Option<TaskId>,
-    /// `None`: it goes by tasks.
+    /// `None`: it runs as a task.
     session: Option<Box<Session<B>>>,
 }
 
-/// An operation by session queues, or why ranks could not make it.
+/// An operation on session queues, or why the ranks could not make it.
 struct Session<B> {
     rounds: Result<DenseRounds, hikyaku_rank::Error>,
     own: Own<B>,
@@ -74,10 +74,10 @@ struct Session<B> {
     lent: Option<B>,
 }
 
-/// What a rank gives, in the buffers.
+/// Selects this rank's contribution in the buffers.
 type Own<B> = Box<dyn Fn(&B) -> &[u8]>;
 
-/// Where the result goes.
+/// Selects the place of the result in the buffers.
 type Room<B> = fn(&mut B) -> &mut [u8];
 
 impl<B> Session<B> {
@@ -94,7 +94,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// Waits for the round, or looks whether it is complete.
+    /// Waits for the round, or polls once.
     fn end(&mut self, waits: bool) -> Option<Result<(), hikyaku_rank::Error>> {
         let rounds = match &mut self.rounds {
             Ok(rounds) => rounds,
@@ -145,7 +145,7 @@ impl<B: 'static> Persistent<B> {
         Persistent { name, world, begin, home, buffers, task: None, session: None }
     }
 
-    /// The same by session queues, if they can do it: every rank comes to the same.
+    /// Uses session queues if they support the operation: every rank decides the same.
     fn by_session(mut self, operation: DenseOperation, own: Own<B>, room: Room<B>) -> Self {
         let Some(buffers) = &mut self.buffers else { return self };
         let call = DenseCall { operation, bytes: own(buffers).len() };
@@ -157,7 +157,7 @@ impl<B: 'static> Persistent<B> {
 }
 
 impl<B> Persistent<B> {
-    /// Starts the operation with what the buffers hold now (MPI_Start).
+    /// Starts the operation with the present contents of the buffers (MPI_Start).
     ///
     /// # Errors
     /// It was started before and has not been waited for.
@@ -176,8 +176,8 @@ impl<B> Persistent<B> {
     /// Waits until this rank's part is done. Returns at once if it was not started.
     ///
     /// # Errors
-    /// What it failed with: as the blocking call. It can be started again if all ranks do; not one
-    /// by session queues, which ends.
+    /// As the blocking call. It can be started again if all ranks do so; an operation on session
+    /// queues cannot, and ends.
     pub fn wait(&mut self) -> Result<(), Error> {
         if self.is_lent() {
             return self.session_ended(true).unwrap_or(Ok(()));
@@ -213,7 +213,7 @@ impl<B> Persistent<B> {
         self.buffers.as_ref().ok_or(Error::InFlight { operation: self.name })
     }
 
-    /// The buffers, to put in what the next start sends.
+    /// The buffers, to be filled for the next start.
     ///
     /// # Errors
     /// It is in flight.
@@ -221,14 +221,14 @@ impl<B> Persistent<B> {
         self.buffers.as_mut().ok_or(Error::InFlight { operation: self.name })
     }
 
-    /// Whether session queues have the buffers.
+    /// Whether session queues hold the buffers.
     fn is_lent(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.lent.is_some())
     }
 
     fn session_ended(&mut self, waits: bool) -> Option<Result<(), Error>> {
         if !waits {
-            // Others may wait for what this rank has in flight.
+            // Other ranks may wait for operations that this rank has in flight.
             self.world.communicator().attend();
             self.world.engine().borrow_mut().progress();
         }
@@ -255,7 +255,7 @@ impl<B> Drop for Persistent<B> {
 }
 
 impl World {
-    /// Whose persistent form is to go by session queues.
+    /// The operations whose persistent form uses session queues.
     fn sessions(&self) -> SessionChoices {
         self.communicator().choices().sessions
     }

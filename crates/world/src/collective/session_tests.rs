@@ -1,4 +1,4 @@
-//! Persistent collectives by session queues: what goes on while nobody calls the library.
+//! Persistent collectives on session queues: they progress while no rank calls the library.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,10 +18,10 @@ use super::Persistent;
 use crate::error::Error;
 use crate::{Commutative, Op, World};
 
-/// The operations that queues can do.
+/// The operations that queues support.
 const NAMES: [&str; 4] = ["barrier", "broadcast", "allgather", "allreduce"];
 
-/// Runs a program on every rank of a job, as threads, with these operations by queues.
+/// Runs a program on every rank of a job, as threads, with these operations on queues.
 fn on_ranks(config: &JobConfig, names: &[&str], program: impl Fn(World) + Sync) {
     let mut choices = Choices::default();
     for name in names {
@@ -39,7 +39,7 @@ fn on_ranks(config: &JobConfig, names: &[&str], program: impl Fn(World) + Sync) 
     });
 }
 
-/// An operation, and what its buffers hold before a start and after.
+/// An operation, and the contents of its buffers before a start and after.
 trait Offloaded {
     fn start(&mut self, round: u64);
     fn wait(&mut self) -> Result<(), Error>;
@@ -112,8 +112,8 @@ fn cases(world: &World, length: usize) -> Vec<Box<dyn Offloaded>> {
     ]
 }
 
-/// Every rank starts; then one waits while the others compute, until it has the result. It has, and
-/// so have they: the first look of each finds it.
+/// Every rank starts; then one waits for the result while the others compute until it has it.
+/// Then all have it: the first poll of each finds it.
 fn goes_on_while_all_but_one_compute(ranks: u32, per_node: u32, length: usize) {
     let started = Barrier::new(ranks as usize);
     on_ranks(&JobConfig::new(ranks, per_node), &NAMES, |world| {
@@ -137,10 +137,10 @@ fn goes_on_while_all_but_one_compute(ranks: u32, per_node: u32, length: usize) {
     });
 }
 
-/// Set by the rank that waits; those of rounds by turns. One test uses them.
+/// Set by the rank that waits; the flags alternate between rounds. One test uses them.
 static FLAGS: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
 
-/// Computes until the other rank has its result; not for ever where it gets none.
+/// Computes until the other rank has its result, or until a time limit.
 fn compute_until(flag: &AtomicBool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !flag.load(Ordering::SeqCst) {
@@ -181,7 +181,7 @@ fn tf_19_without_queues_dense_collectives_go_by_messages_at_all_ranks() {
     let mut config = JobConfig::new(3, 3);
     config.layout.queues = 2;
     on_ranks(&config, &NAMES, |world| {
-        // Two have queues; the others go as if nothing had been chosen.
+        // Two operations have queues; the others run as if nothing had been chosen.
         let mut cases = cases(&world, 10);
         for round in 1..5 {
             for case in &mut cases {
@@ -230,7 +230,7 @@ fn what_queues_cannot_do_goes_as_before() {
         masks.start().unwrap();
         masks.wait().unwrap();
         assert_eq!(masks.buffers().unwrap(), &[7]);
-        // Ranks that disagree are told, as of the other forms.
+        // Disagreeing ranks get an error, as in the other forms.
         let length = if world.rank() == 1 { 3 } else { 2 };
         let mut sums = world.allreduce_init(vec![1u32; length], Op::Sum);
         sums.start().unwrap();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use hikyaku_coll::persistent::Scheme;
 use hikyaku_rank::persistent::PersistentError;
 
-/// One edge: who is at the other end, and which elements of the buffer go along it.
+/// One edge: the rank at the other end, and the elements of the buffer that travel on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
     /// The rank at the other end. It may be this rank.
@@ -14,27 +14,27 @@ pub struct Neighbour {
     pub elements: Range<usize>,
 }
 
-/// A rank's edges. Of several edges between the same two ranks, the first of one list meets the
-/// first of the other.
+/// A rank's edges. If several edges connect the same two ranks, the first in the one rank's list
+/// is the first in the other's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Neighbours {
-    /// Edges that lead here.
+    /// Incoming edges.
     pub sources: Vec<Neighbour>,
-    /// Edges that lead away.
+    /// Outgoing edges.
     pub destinations: Vec<Neighbour>,
-    /// How command queues are to serve them. `None`: as `SessionChoices::exchange` of the world
-    /// says, or `--coll exchange=...`, if they do. Else neighbours on this node get a letter a
-    /// round if the letters have up to 16 KiB, 1 MiB in a
-    /// [`StagedExchange`](super::StagedExchange), and they do not ask for queues either. The others
-    /// get a queue each while there are so many, else one for all. [`Scheme::Combined`] is the same
-    /// but for edges between ranks of two nodes that both ask for it: they share one put a round
-    /// and direction, by way of a rank of each node whose wait then lasts until those of all of
-    /// them have come.
+    /// The scheme of the command queues. `None`: the scheme of the world's
+    /// `SessionChoices::exchange`, or of `--coll exchange=...`, if set. Otherwise neighbours on
+    /// this node get a letter a round, if the letters have up to 16 KiB (1 MiB in a
+    /// [`StagedExchange`](super::StagedExchange)) and these neighbours do not ask for queues
+    /// either. The others get a queue each while there are enough, else one for all.
+    /// [`Scheme::Combined`] is the same except for edges between ranks of two nodes that both ask
+    /// for it: they share one put a round and direction, through one rank of each node. The wait of
+    /// that rank lasts until the data of all of them has arrived.
     pub scheme: Option<Scheme>,
 }
 
 impl Neighbours {
-    /// Edges along each of which `elements` elements go, one after the other in both buffers.
+    /// Edges of `elements` elements each, one after the other in both buffers.
     pub fn even(sources: &[u32], destinations: &[u32], elements: usize) -> Neighbours {
         let list = |ranks: &[u32]| {
             let edge = |(place, rank): (usize, &u32)| Neighbour {
@@ -46,13 +46,13 @@ impl Neighbours {
         Neighbours { sources: list(sources), destinations: list(destinations), scheme: None }
     }
 
-    /// How many elements the buffers must have: outgoing and incoming.
+    /// The lengths that the buffers must have: outgoing and incoming.
     pub(crate) fn needed(&self) -> (usize, usize) {
         let end = |list: &[Neighbour]| list.iter().map(|edge| edge.elements.end).max().unwrap_or(0);
         (end(&self.destinations), end(&self.sources))
     }
 
-    /// Whether everything exists.
+    /// Checks that all ranks and elements exist.
     pub(crate) fn check(
         &self,
         size: u32,
@@ -69,7 +69,7 @@ impl Neighbours {
         Ok(())
     }
 
-    /// Whether what is received and what is sent are different elements: for one buffer for both.
+    /// Checks that no element is both sent and received, for one buffer in both roles.
     pub(crate) fn check_in_place(&self) -> Result<(), PersistentError> {
         for (first, edge) in self.sources.iter().enumerate() {
             if let Some(second) = self.destinations.iter().position(|other| meet(edge, other)) {

@@ -1,5 +1,5 @@
-//! Persistent exchanges with neighbours (MPI_Neighbor_alltoallw_init, MPI 5.0 §8.8) that finish by
-//! themselves: set up once, started and waited for again and again.
+//! Persistent exchanges with neighbours (MPI_Neighbor_alltoallw_init, MPI 5.0 §8.8) that complete
+//! by themselves: set up once, started and waited for many times.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,38 +24,38 @@
 //! # }
 //! ```
 //!
-//! It is paper 002's: each rank writes the round's commands into queues of its interface, with
-//! READY-TO-RECVs that let its sources send; no processor waits for anything. Over shared memory
-//! whoever starts last copies what is left, both ways.
+//! This is the method of paper 002: each rank writes the round's commands into queues of its
+//! interface, with READY-TO-RECVs that let its sources send; no processor waits for anything. Over
+//! shared memory the rank that starts last copies the remaining data, in both directions.
 //!
-//! Two kinds, by where the data is:
+//! There are two kinds, by the place of the data:
 //!
 //! ```text
 //!   Exchange         in buffers of World::alloc that it owns   one copy, buffer to buffer
-//!   StagedExchange   in ordinary memory, given to each call    a copy to the receiver at start,
+//!   StagedExchange   in ordinary memory, passed to each call   a copy to the receiver at start,
 //!                                                              a copy out of its region at wait
 //! ```
 //!
-//! [`Persistent`](crate::Persistent) is a type of its own: it starts any collective again as an
-//! async function, whose progress is made in this library's calls, and it owns buffers of any kind.
-//! These two start what interfaces run by themselves.
+//! [`Persistent`](crate::Persistent) is a type of its own: it restarts any collective as an async
+//! function, which makes progress in this library's calls, and it owns buffers of any kind. The two
+//! types here start operations that interfaces run by themselves.
 //!
-//! Between ranks of one node, neighbours write each other a letter a round instead
-//! (`rank/src/persistent/mail.rs`), as long as two copies of the data cost less than what queues
-//! do, and unless [`Neighbours::scheme`] asks for queues. Both kinds of buffers are then copied
-//! from at start and to at wait.
+//! Neighbours on one node write each other a letter a round instead
+//! (`rank/src/persistent/mail.rs`), if two copies of the data cost less than the use of queues and
+//! [`Neighbours::scheme`] does not ask for queues. Both kinds of buffers are then read at start and
+//! written at wait.
 //!
-//! Where nodes have several ranks, [`Scheme::Combined`] puts what the ranks of a node have for
-//! those of another side by side: one put a round goes from node to node instead of one an edge, by
-//! way of a rank of each, and ranks need few queues (`coll/src/persistent/combined.rs` says how).
-//! It pays where edges are many and short.
+//! If nodes have several ranks, [`Scheme::Combined`] collects the data of one node's ranks for
+//! another node: one put a round goes from node to node instead of one per edge, through one rank
+//! of each, and ranks need few queues (`coll/src/persistent/combined.rs` explains this). It pays if
+//! edges are many and short.
 //!
-//! A staged edge whose two ends have a queue of their own for it has two places, used in turn, at
-//! the receiver: its sender need not wait for anything but the round before the last.
+//! A staged edge with a queue of its own at both ends has two places at the receiver, used in turn:
+//! its sender waits only for the round before the last.
 //!
-//! An exchange that is dropped in flight, or whose neighbour dies, is over: every rank that misses
-//! something gets an error that names who is missing. Its buffers are then not used again until
-//! the job ends, since somebody may still write to them.
+//! An exchange that is dropped in flight, or whose neighbour dies, ends: every rank that misses
+//! data gets an error that names the missing rank. Its buffers are then not reused until the job
+//! ends, since another rank may still write to them.
 
 mod edges;
 mod shared;

@@ -18,28 +18,28 @@ use crate::world::World;
 #[derive(Debug)]
 pub struct Exchange<T: Scalar> {
     rounds: Rounds,
-    /// There until it is dropped.
+    /// `Some` until the exchange is dropped.
     buffers: Option<Buffers<T>>,
-    /// Others' variables are served as long as it is there.
+    /// Serves the shared variables of other ranks while it exists.
     world: World,
 }
 
 #[derive(Debug)]
 struct Buffers<T: Scalar> {
     outgoing: SharedBuffer<T>,
-    /// `None`: what comes in goes into the same buffer.
+    /// `None`: incoming data goes into the same buffer.
     incoming: Option<SharedBuffer<T>>,
-    /// Whether they change places after each round.
+    /// Whether the buffers change places after each round.
     turning: bool,
 }
 
 impl<T: Scalar> Buffers<T> {
-    /// Where the last round's data is.
+    /// The buffer with the last round's data.
     fn incoming(&self) -> &SharedBuffer<T> {
         self.incoming.as_ref().filter(|_| !self.turning).unwrap_or(&self.outgoing)
     }
 
-    /// Where the next round's data goes.
+    /// The buffer for the next round's data.
     fn target(&mut self) -> &mut SharedBuffer<T> {
         self.incoming.as_mut().unwrap_or(&mut self.outgoing)
     }
@@ -52,13 +52,13 @@ impl<T: Scalar> Buffers<T> {
 }
 
 impl World {
-    /// Makes an exchange with neighbours of which each round moves elements of `outgoing` into
-    /// the destinations' `incoming` (MPI_Neighbor_alltoallv_init). Every rank of the world calls
-    /// it; a rank without edges too.
+    /// Makes an exchange with neighbours. Each round moves elements of `outgoing` into the
+    /// destinations' `incoming` (MPI_Neighbor_alltoallv_init). Every rank of the world calls it,
+    /// even without edges.
     ///
     /// # Errors
-    /// [`PersistentError`](super::PersistentError), on every rank: an edge that cannot be, ends of
-    /// edges that disagree. Or a rank is gone.
+    /// [`PersistentError`](super::PersistentError), on every rank: an edge is invalid, or its ends
+    /// disagree. Or a rank is gone.
     pub fn exchange_init<T: Scalar>(
         &self,
         neighbours: &Neighbours,
@@ -69,10 +69,10 @@ impl World {
         Exchange::new(self, neighbours, Buffers { outgoing, incoming, turning: false })
     }
 
-    /// The same within one buffer: for arrays that have a border of their neighbours' elements.
+    /// The same within one buffer: for arrays with a border of their neighbours' elements.
     ///
     /// # Errors
-    /// As [`World::exchange_init`]; or elements would be both sent and received into.
+    /// As [`World::exchange_init`]; or an element is both sent and received.
     pub fn exchange_in_place_init<T: Scalar>(
         &self,
         neighbours: &Neighbours,
@@ -82,10 +82,10 @@ impl World {
         Exchange::new(self, neighbours, Buffers { outgoing, incoming, turning: false })
     }
 
-    /// The same with two buffers that take turns: a round moves elements of one into the
-    /// neighbours' other, and the next round elements of that one into the first. So what has come
-    /// is sent on without a copy, as by a program that passes its data around.
-    /// [`Exchange::outgoing`] and [`Exchange::incoming`] are then one and the same.
+    /// The same with two buffers that alternate: a round moves elements of one into the neighbours'
+    /// other, and the next round moves elements of that one into the first. So received data is
+    /// sent on without a copy, as by a program that passes its data around. [`Exchange::outgoing`]
+    /// and [`Exchange::incoming`] are then the same buffer.
     ///
     /// # Errors
     /// As [`World::exchange_init`]; the elements must be in both buffers.
@@ -137,7 +137,7 @@ impl<T: Scalar> Exchange<T> {
         Ok(Exchange { rounds, buffers: Some(buffers), world })
     }
 
-    /// The buffers, if they are the program's now.
+    /// The buffers, if no round is in flight.
     fn idle(&self) -> Result<&Buffers<T>, Error> {
         self.rounds.check_idle()?;
         Ok(self.buffers.as_ref().expect("there until it is dropped"))
@@ -148,7 +148,7 @@ impl<T: Scalar> Exchange<T> {
         Ok(self.buffers.as_mut().expect("there until it is dropped"))
     }
 
-    /// What is sent.
+    /// The outgoing data.
     ///
     /// # Errors
     /// The exchange is in flight, or has failed.
@@ -156,7 +156,7 @@ impl<T: Scalar> Exchange<T> {
         Ok(&self.idle()?.outgoing)
     }
 
-    /// What is sent, to be filled. In place, it is the one buffer.
+    /// The outgoing data, to be filled. In place, it is the one buffer.
     ///
     /// # Errors
     /// As [`Exchange::outgoing`].
@@ -164,7 +164,7 @@ impl<T: Scalar> Exchange<T> {
         Ok(&mut self.idle_mut()?.outgoing)
     }
 
-    /// What has come.
+    /// The incoming data.
     ///
     /// # Errors
     /// As [`Exchange::outgoing`].
@@ -172,8 +172,8 @@ impl<T: Scalar> Exchange<T> {
         Ok(self.idle()?.incoming())
     }
 
-    /// Both at once: what is sent, and what has come. In place, the second is empty; of buffers in
-    /// turn it is the one that is received into next.
+    /// Both buffers: the outgoing and the incoming data. In place, the second is empty; with
+    /// alternating buffers it is the one that the next round receives into.
     ///
     /// # Errors
     /// As [`Exchange::outgoing`].
@@ -182,7 +182,7 @@ impl<T: Scalar> Exchange<T> {
         Ok((outgoing, incoming.as_mut().map_or(&mut [][..], |buffer| &mut buffer[..])))
     }
 
-    /// Starts a round (MPI_Start). From here on it needs nothing of this rank.
+    /// Starts a round (MPI_Start). From here on it needs no action of this rank.
     ///
     /// # Errors
     /// It is started already, or an earlier round failed.
@@ -192,7 +192,8 @@ impl<T: Scalar> Exchange<T> {
         Ok(self.rounds.start(bytemuck::cast_slice(&buffers.outgoing))?)
     }
 
-    /// Waits for the round (MPI_Wait): what was sent may be changed, what was to come has.
+    /// Waits for the round (MPI_Wait): then outgoing data may be changed, and incoming data is
+    /// there.
     ///
     /// # Errors
     /// It was not started; or a neighbour is gone, and with it the exchange.
@@ -202,7 +203,7 @@ impl<T: Scalar> Exchange<T> {
         self.take()
     }
 
-    /// Whether the round is complete (MPI_Test): if so, as [`Exchange::wait`].
+    /// Whether the round is complete (MPI_Test). If so, it has the effect of [`Exchange::wait`].
     ///
     /// # Errors
     /// As [`Exchange::wait`].
@@ -216,7 +217,7 @@ impl<T: Scalar> Exchange<T> {
         Ok(complete)
     }
 
-    /// Puts what has come by letter where it belongs.
+    /// Copies data that arrived by letter to its place.
     #[inline]
     fn take(&mut self) -> Result<(), Error> {
         let buffers = self.buffers.as_mut().expect("there until it is dropped");
@@ -225,14 +226,14 @@ impl<T: Scalar> Exchange<T> {
         Ok(())
     }
 
-    /// Whether its rounds go by messages, at every rank: one of them lacks queues or memory, or
-    /// [`Scheme::Messages`] was chosen. Messages move while their ranks are in calls of this
-    /// library.
+    /// Whether its rounds use messages, at every rank: one of them lacks queues or memory, or
+    /// [`Scheme::Messages`] was chosen. Messages make progress only while their ranks are in calls
+    /// of this library.
     pub fn is_by_messages(&self) -> bool {
         self.rounds.is_by_messages()
     }
 
-    /// Gives everything back (MPI_Request_free), as dropping it does.
+    /// Releases the exchange (MPI_Request_free), as dropping it does.
     ///
     /// # Errors
     /// It is in flight: the neighbours learn that this end is gone.
@@ -244,18 +245,18 @@ impl<T: Scalar> Exchange<T> {
 impl<T: Scalar> Drop for Exchange<T> {
     fn drop(&mut self) {
         if !self.rounds.end() {
-            // Somebody may still write to the buffers: they are not given back.
+            // A neighbour may still write to the buffers: they are leaked.
             let _kept = ManuallyDrop::new(self.buffers.take());
         }
     }
 }
 
-/// The terms of an exchange that is alone in its communicator.
+/// The terms of an exchange with a communicator of its own.
 pub(super) fn own_terms(scheme: Option<Scheme>) -> Terms {
     Terms { scheme, messages: Some(0), ..Terms::ANY }
 }
 
-/// Where the edges' elements lie in the buffer.
+/// The byte ranges of the edges' elements in the buffer.
 pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<EdgeEnd> {
     let bytes = |elements: usize| elements.saturating_mul(size_of::<T>());
     let end = |Neighbour { rank, elements }: &Neighbour| EdgeEnd {
@@ -265,7 +266,7 @@ pub(super) fn ends<T: Scalar>(list: &[Neighbour]) -> Vec<EdgeEnd> {
     list.iter().map(end).collect()
 }
 
-/// Where they lie in the region, of buffers that start there.
+/// Their places in the region, for buffers at these offsets.
 fn places(ends: &[EdgeEnd], buffers: Places) -> Vec<Places> {
     let start = |end: &EdgeEnd| end.runs.first().map_or(0, |run| run.start as u64);
     ends.iter().map(|end| buffers.map(|buffer| buffer + start(end))).collect()

@@ -16,19 +16,19 @@ use crate::world::World;
 #[derive(Debug)]
 pub struct StagedExchange<T: Scalar> {
     rounds: StagedRounds,
-    /// Elements that the buffers must have.
+    /// Elements that the buffers must have: outgoing, incoming.
     needed: (usize, usize),
-    /// Others' variables are served as long as it is there.
+    /// Serves the shared variables of other ranks while it exists.
     world: World,
     element: PhantomData<T>,
 }
 
 impl World {
-    /// Makes an exchange with neighbours for buffers in ordinary memory, which each start and wait
-    /// is given. Every rank of the world calls it; a rank without edges too.
+    /// Makes an exchange with neighbours for buffers in ordinary memory, which are passed to each
+    /// start and wait. Every rank of the world calls it, even without edges.
     ///
-    /// The buffers are borrowed for the calls only: between start and wait the program computes on
-    /// them as it likes.
+    /// The buffers are borrowed for the calls only: between start and wait the program may compute
+    /// on them.
     ///
     /// # Errors
     /// As [`World::exchange_init`].
@@ -49,8 +49,8 @@ impl World {
 }
 
 impl<T: Scalar> StagedExchange<T> {
-    /// An exchange of ends that have been checked, of buffers of so many elements, on terms that
-    /// have a tag for messages.
+    /// An exchange of checked ends, between buffers of `needed` elements, on terms that have a tag
+    /// for messages.
     pub(crate) fn new(
         world: World,
         terms: Terms,
@@ -63,7 +63,7 @@ impl<T: Scalar> StagedExchange<T> {
         Ok(StagedExchange { rounds, needed, world, element: PhantomData })
     }
 
-    /// Starts a round with the elements of `data` (MPI_Start). It may be changed at once.
+    /// Starts a round with the elements of `data` (MPI_Start), which may be changed at once.
     ///
     /// # Errors
     /// It is started already, `data` is shorter than the edges need, or an earlier round failed.
@@ -72,10 +72,11 @@ impl<T: Scalar> StagedExchange<T> {
         Ok(self.rounds.start(bytemuck::cast_slice(data))?)
     }
 
-    /// Waits for the round (MPI_Wait) and puts what has come into `data`.
+    /// Waits for the round (MPI_Wait) and copies the incoming elements into `data`.
     ///
     /// # Errors
-    /// It was not started; `data` is shorter than the edges need: then it can be waited for again;
+    /// It was not started; or `data` is shorter than the edges need: then it can be waited for
+    /// again;
     /// or a neighbour is gone, and with it the exchange.
     pub fn wait_into(&mut self, data: &mut [T]) -> Result<(), Error> {
         check_length(data.len(), self.needed.1)?;
@@ -83,7 +84,7 @@ impl<T: Scalar> StagedExchange<T> {
         Ok(self.rounds.take(bytemuck::cast_slice_mut(data))?)
     }
 
-    /// Whether the round is complete (MPI_Test): if so, as [`StagedExchange::wait_into`].
+    /// Whether the round is complete (MPI_Test). If so, as [`StagedExchange::wait_into`].
     ///
     /// # Errors
     /// As [`StagedExchange::wait_into`].
@@ -102,7 +103,7 @@ impl<T: Scalar> StagedExchange<T> {
         self.rounds.is_by_messages()
     }
 
-    /// Gives everything back (MPI_Request_free), as dropping it does.
+    /// Releases the exchange (MPI_Request_free), as dropping it does.
     ///
     /// # Errors
     /// It is in flight: the neighbours learn that this end is gone.
@@ -112,14 +113,14 @@ impl<T: Scalar> StagedExchange<T> {
 }
 
 impl StagedExchange<u8> {
-    /// [`StagedExchange::start_from`] of bytes that lie anywhere: for other languages' front ends.
+    /// [`StagedExchange::start_from`] of bytes at any places: for front ends of other languages.
     #[doc(hidden)]
     pub fn start_runs(&mut self, data: &impl ExchangeSource) -> Result<(), Error> {
         Ok(self.rounds.start(data)?)
     }
 
-    /// [`StagedExchange::test_into`] of bytes that lie anywhere, which does not give the processor
-    /// away: for waits of front ends of other languages.
+    /// [`StagedExchange::test_into`] of bytes at any places, without yielding the processor: for
+    /// waits of front ends of other languages.
     #[doc(hidden)]
     pub fn poll_runs(&mut self, data: &mut impl ExchangeSink) -> Result<bool, Error> {
         let complete = self.rounds.test()?;

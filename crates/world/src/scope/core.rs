@@ -1,5 +1,5 @@
-//! The part of a scope that its requests refer to, free of the scope's own lifetimes: the world,
-//! and the list of what was started and not waited for.
+//! The part of a scope that its requests refer to, without the scope's own lifetimes: the world,
+//! and the list of started operations that were not waited for.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,15 +18,15 @@ use crate::world::{Received, World};
 /// reference to it needs one lifetime only, and one word.
 pub(crate) struct Core<'world> {
     pub(crate) world: &'world World,
-    /// What nobody has waited for yet.
+    /// Operations that were not waited for yet.
     pub(super) open: RefCell<VecDeque<Open>>,
-    /// Exchanges started so far: their names.
+    /// The number of exchanges started so far, which names the next one.
     pub(super) exchanges: Cell<u64>,
-    /// How many operations the call waits for that waits now.
+    /// The number of operations that the current call waits for.
     pub(super) awaited: Cell<u32>,
 }
 
-/// The name of something open.
+/// The name of an open operation.
 pub(super) enum Next {
     Request(RequestId),
     Collective(TaskId),
@@ -45,7 +45,7 @@ impl<'world> Core<'world> {
         Core { world, open, exchanges: Cell::new(0), awaited: Cell::new(1) }
     }
 
-    /// A request has been started.
+    /// Adds a request that has been started.
     #[inline]
     pub(super) fn opened(&self, id: RequestId) {
         self.open.borrow_mut().push_back(Open::Request(id));
@@ -59,7 +59,7 @@ impl<'world> Core<'world> {
         Ok(self.world.communicator().told(result)?.into())
     }
 
-    /// A request has ended: the scope need not wait for it.
+    /// Removes a request that has ended.
     pub(super) fn close(&self, id: RequestId) {
         let mut open = self.open.borrow_mut();
         let is_it = |other: &Open| matches!(other, Open::Request(other) if *other == id);
@@ -71,7 +71,7 @@ impl<'world> Core<'world> {
         }
     }
 
-    /// Waits for a collective to end, or looks once whether it has: `None` if not.
+    /// Waits for a collective to end, or polls once: `None` if it has not ended.
     pub(crate) fn end_collective(&self, id: TaskId, wait: bool) -> Option<Result<(), Error>> {
         let result = match wait {
             true => self.world.communicator().wait_for_task(id, self.awaited.get()),
@@ -82,10 +82,10 @@ impl<'world> Core<'world> {
         Some(result.map_err(Error::from))
     }
 
-    /// Waits for an exchange to end, or looks once whether it has: `None` if not.
+    /// Waits for an exchange to end, or polls once: `None` if it has not ended.
     pub(crate) fn end_exchange(&self, name: u64, wait: bool) -> Option<Result<(), Error>> {
-        // It stays in `open` until its last request has ended: whatever happens meanwhile, it is
-        // cancelled before its memory is freed.
+        // It stays in `open` until its last request has ended. So in every case it is cancelled
+        // before its memory is freed.
         loop {
             let next = match self.exchange(name, |exchange| exchange.open().next()) {
                 None => return Some(Err(MsgError::NoSuchRequest.into())),

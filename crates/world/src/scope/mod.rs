@@ -2,14 +2,14 @@
 //!
 //! A forgotten request (`mem::forget`) must not leave the interface writing to memory that has
 //! another owner by then. So requests live in a scope, as threads do in `std::thread::scope`: a
-//! buffer is borrowed for the scope, and the scope does not end before every request in it has, one
-//! way or the other.
+//! buffer is borrowed for the scope, and the scope does not end before every request in it has
+//! completed or was cancelled.
 //!
 //! A collective in flight is a future that borrows its buffers for the scope. The rank keeps it
 //! (`rank/src/tasks.rs`) until it is complete or cancelled.
 //!
-//! A [`StartedExchange`] is several requests that end together, and what is left to do then:
-//! elements that were received beside their buffer are copied into it.
+//! A [`StartedExchange`] is several requests that end together, with a final step: elements that
+//! were received outside their buffer are copied into it.
 
 mod core;
 mod request;
@@ -33,7 +33,7 @@ use self::core::Next;
 pub(crate) use self::core::Core;
 pub use self::request::Request;
 
-/// Where non-blocking operations are started; see [`World::scope`].
+/// A scope for non-blocking operations; see [`World::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     pub(crate) core: Core<'env>,
@@ -43,14 +43,14 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 impl World {
-    /// Runs `body` with a scope for non-blocking operations, and waits at its end for all that it
-    /// has not waited for itself.
+    /// Runs `body` with a scope for non-blocking operations. At its end it waits for all operations
+    /// that `body` has not waited for.
     ///
     /// If `body` fails or panics, open requests are cancelled instead: receives, and sends that
     /// have not begun.
     ///
     /// # Errors
-    /// The error of `body`, or the first of the requests that it left open.
+    /// The error of `body`, or the first error of the requests that it left open.
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, Error>,
@@ -65,7 +65,7 @@ impl World {
     }
 }
 
-/// Elements that an exchange receives into.
+/// The elements that an exchange receives into.
 #[derive(Debug)]
 struct ReceiveMemory<T> {
     start: *mut T,
@@ -80,7 +80,7 @@ impl<T> Clone for ReceiveMemory<T> {
 
 impl<T> Copy for ReceiveMemory<T> {}
 
-/// Cancels what is open when the scope ends, however it ends.
+/// Cancels all open operations when the scope ends in any way.
 struct Abandon<'s, 'scope, 'env> {
     scope: &'s Scope<'scope, 'env>,
 }
@@ -94,7 +94,7 @@ impl Drop for Abandon<'_, '_, '_> {
             match open {
                 Open::Request(id) => abandon(id),
                 Open::Collective(id) => world.tasks().remove(id),
-                // Its memory goes after this, when nothing uses it any more.
+                // Its memory is freed after this, when nothing uses it any more.
                 Open::Exchange(exchange) => exchange.open().for_each(abandon),
             }
         }
@@ -156,7 +156,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         mode: SendMode,
     ) -> Result<Request<'scope>, Error> {
         // SAFETY: the data is borrowed for 'scope, which does not end before `World::scope` has
-        // waited for this request or given it up: it is in `open` from here until then.
+        // waited for this request or abandoned it: it is in `open` from here until then.
         let buffer = unsafe { SendBuffer::new(bytes.as_ptr(), bytes.len()) };
         let id = self.core.world.engine().borrow_mut().start_send(buffer, envelope, mode)?;
         Ok(Request::opened(&self.core, id))
@@ -187,8 +187,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.open_recv(into, source, tag)
     }
 
-    // Source and tag one by one, in registers: as a selector they would be stored in parts and
-    // loaded as one.
+    // Source and tag separately, in registers: a selector would be stored in parts and loaded as
+    // one.
     #[inline(never)]
     fn open_recv(
         &'scope self,
@@ -198,16 +198,16 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<Request<'scope>, Error> {
         let selector = Selector { source, tag, context: self.core.world.context() };
         // SAFETY: the memory is borrowed exclusively for 'scope, which does not end before
-        // `World::scope` has waited for this request or given it up: it is in `open` until then.
+        // `World::scope` has waited for this request or abandoned it: it is in `open` until then.
         let buffer = unsafe { RecvBuffer::new(into.as_mut_ptr(), into.len()) };
         let id = self.core.world.engine().borrow_mut().start_recv(buffer, selector)?;
         Ok(Request::opened(&self.core, id))
     }
 
-    /// Waits for everything that was started here and not waited for (MPI_Waitall).
+    /// Waits for all operations that were started here and not waited for (MPI_Waitall).
     ///
     /// # Errors
-    /// The failure of the one that was started first, after all have ended.
+    /// The error of the operation that was started first, after all have ended.
     pub fn wait_all(&self) -> Result<(), Error> {
         let mut first = Ok(());
         loop {
@@ -227,11 +227,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         }
     }
 
-    /// Waits until one of `requests` has ended, takes it out of the list and gives its former
+    /// Waits until one of `requests` has ended, removes it from the list and returns its former
     /// place and result (MPI_Waitany). `None` if the list is empty.
     ///
     /// # Errors
-    /// What that operation failed with.
+    /// The error of that operation.
     pub fn wait_any(
         &self,
         requests: &mut Vec<Request<'scope>>,
@@ -259,14 +259,14 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         self.core.world
     }
 
-    /// Leaves a collective in flight; its name.
+    /// Starts a collective and returns its name.
     pub(crate) fn begin(
         &'scope self,
         operation: impl Future<Output = Result<(), hikyaku_rank::Error>> + 'scope,
     ) -> TaskId {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
-        // SAFETY: the same type but for its lifetime. What it borrows lives for 'scope, and it does
-        // not live longer: `tasks` has it only until it is done or removed, and it is in `open`
+        // SAFETY: the type is the same except for its lifetime. Its borrows live for 'scope, and it
+        // lives no longer: `tasks` has it only until it is done or removed, and it is in `open`
         // from here on, so that `Abandon` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
         let operation: Task = unsafe { mem::transmute(operation) };
@@ -275,10 +275,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         id
     }
 
-    /// Starts everything that a route says, in a context of its own, and gives the exchange a name.
-    /// `explain` words a size that was not expected: edge, bytes sent, bytes expected.
+    /// Starts all legs of a route, in a context of their own, and returns the name of the exchange.
+    /// `explain` makes the error of an unexpected size: edge, bytes sent, bytes expected.
     ///
-    /// What cannot be started fails when the exchange ends: the other edges are not held up.
+    /// A leg that cannot be started is an error when the exchange ends: the other edges continue.
     pub(crate) fn start_exchange<T: Scalar>(
         &'scope self,
         context: u32,
@@ -303,7 +303,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         };
         let name = self.core.exchanges.get();
         self.core.exchanges.set(name + 1);
-        // From here on the scope waits for whatever is started, or gives it up.
+        // From here on the scope waits for every started request, or abandons it.
         let exchange = StartedExchange::new(name, Box::new(explain), Box::new(unpack));
         self.core.open.borrow_mut().push_back(Open::Exchange(Box::new(exchange)));
         self.start_receives(name, context, &kept.0.receives, (place, beside));
@@ -311,7 +311,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(name)
     }
 
-    /// Starts the receives of an exchange, into its buffer or the memory beside it.
+    /// Starts the receives of an exchange, into its buffer or the staging memory.
     fn start_receives<T: Scalar>(
         &self,
         name: u64,
@@ -343,7 +343,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         }
     }
 
-    /// Starts the sends of an exchange, out of its buffer or of what was packed.
+    /// Starts the sends of an exchange, out of its buffer or of packed data.
     fn start_sends<T: Scalar>(
         &self,
         name: u64,

@@ -15,25 +15,25 @@ pub struct Request<'scope> {
     state: StartState,
 }
 
-/// How far a request was when it was started, in one word, so that a request is two, which travel
-/// in registers: an enum of three words was built in memory and moved about there, which cost
-/// more than the message.
+/// The state of a request after its start, in one word. So a request is two words, which travel in
+/// registers: an enum of three words was built in memory and moved about there, which cost more
+/// than the message.
 #[derive(Debug, Clone, Copy)]
 struct StartState(u64);
 
-/// What a [`StartState`] holds.
+/// The contents of a [`StartState`].
 enum StartStage {
-    /// Its message went, or had come, at once: the engine knows of no request.
+    /// Its message was sent, or had arrived, at once: the engine has no request.
     Ended(Received),
-    /// The engine has it.
+    /// The engine has a request.
     Open(RequestId),
 }
 
-/// Set if the operation has ended. Then follow source (24 bits), tag (31) and bytes (8).
+/// Set if the operation has ended. Source (24 bits), tag (31) and bytes (8) follow.
 const ENDED: u64 = 1 << 63;
 
 impl StartState {
-    /// An operation that has ended; `None` if what it says does not fit.
+    /// An operation that has ended; `None` if its result does not fit.
     #[inline(always)]
     fn ended(source: u32, tag: i32, bytes: u64) -> Option<StartState> {
         let fits = source < 1 << 24 && tag >= 0 && bytes < 1 << 8;
@@ -59,7 +59,7 @@ impl StartState {
 }
 
 impl<'scope> Request<'scope> {
-    /// A request whose message went, or had come, at once.
+    /// A request whose message was sent, or had arrived, at once.
     #[inline(always)]
     pub(super) fn ended(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
         match StartState::ended(source, tag, bytes) {
@@ -68,10 +68,11 @@ impl<'scope> Request<'scope> {
         }
     }
 
-    /// The same, where the engine has to remember what it says.
+    /// The same, with the result kept in the engine.
     #[cold]
     fn kept(core: &'scope Core<'scope>, source: u32, tag: i32, bytes: u64) -> Self {
-        // As the engine says it: it is translated when it is asked for. It exists.
+        // The engine's ranks are those of the job, and are translated when the result is taken. The
+        // rank exists.
         let source = core.world.communicator().in_job(source).unwrap_or(source);
         let received = hikyaku_msg::Received { source, tag, bytes };
         let id = core.world.engine().borrow_mut().completed(received);
@@ -84,7 +85,7 @@ impl<'scope> Request<'scope> {
         Request { core, state: StartState::open(id) }
     }
 
-    /// Its name, if it had not ended when it was started; else its result.
+    /// Its name in the engine, or its result if it had ended when it was started.
     pub(super) fn name(&self) -> Result<RequestId, Received> {
         match self.state.stage() {
             StartStage::Open(id) => Ok(id),
@@ -95,7 +96,7 @@ impl<'scope> Request<'scope> {
     /// Waits for the operation.
     ///
     /// # Errors
-    /// What it failed with.
+    /// The error of the operation.
     #[inline]
     pub fn wait(self) -> Result<Received, Error> {
         match self.state.stage() {
@@ -107,7 +108,7 @@ impl<'scope> Request<'scope> {
     /// Its result if it has ended, or the request again.
     ///
     /// # Errors
-    /// What it failed with.
+    /// The error of the operation.
     pub fn test(self) -> Result<Result<Received, Self>, Error> {
         let id = match self.state.stage() {
             StartStage::Ended(received) => return Ok(Ok(received)),
@@ -126,11 +127,11 @@ impl<'scope> Request<'scope> {
         }
     }
 
-    /// Tries to undo the operation (MPI 5.0 §3.8.4) and waits until that is decided: `None` if it
-    /// was undone, its result if it was too late.
+    /// Tries to undo the operation (MPI 5.0 §3.8.4) and waits for the outcome: `None` if it was
+    /// undone, its result if it was too late.
     ///
     /// # Errors
-    /// What the operation failed with, if it was too late.
+    /// The error of the operation, if it was too late.
     pub fn cancel(self) -> Result<Option<Received>, Error> {
         if let StartStage::Open(id) = self.state.stage() {
             let outcome = self.core.world.engine().borrow_mut().cancel(id);

@@ -54,8 +54,8 @@ macro_rules! guards {
                 $guard(HeldPart::new(variable, part, entry))
             }
 
-            /// What is wrong with the contents because a rank died; only of recoverable variables.
-            /// The next released write clears it.
+            /// The damage to the contents by a rank's death; only of recoverable variables. The
+            /// next released write clears it.
             pub fn mark(&self) -> Option<Mark> {
                 self.0.entry.mark
             }
@@ -70,7 +70,7 @@ macro_rules! guards {
                 self.0.part
             }
 
-            /// The address of the elements, valid as long as the guard, for bindings.
+            /// The address of the elements, valid as long as the guard; for bindings.
             pub fn as_ptr(&self) -> *const T {
                 self.0.contents.start().as_ptr()
             }
@@ -81,7 +81,7 @@ macro_rules! guards {
 
             #[inline]
             fn deref(&self) -> &[T] {
-                // SAFETY: the part is held by this rank, so that no other writes to this copy, and
+                // SAFETY: the part is held by this rank, so no other rank writes to this copy, and
                 // this guard is borrowed; the variable keeps the memory mapped.
                 unsafe { self.0.contents.as_slice() }
             }
@@ -98,7 +98,7 @@ macro_rules! guards {
 guards!(WriteGuard ReadGuard);
 
 impl<T: Scalar> WriteGuard<T> {
-    /// The address of the elements, to be written, valid as long as the guard.
+    /// The address of the elements for writing, valid as long as the guard.
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.0.contents.start().as_ptr()
     }
@@ -107,8 +107,8 @@ impl<T: Scalar> WriteGuard<T> {
 impl<T: Scalar> DerefMut for WriteGuard<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: the part is held by this rank for writing, so that no other has it, and this
-        // guard is borrowed alone; the variable keeps the memory mapped.
+        // SAFETY: the part is held by this rank for writing, so no other rank has it, and this
+        // guard is borrowed exclusively; the variable keeps the memory mapped.
         unsafe { self.0.contents.as_slice_mut() }
     }
 }

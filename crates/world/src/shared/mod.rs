@@ -72,7 +72,7 @@ impl World {
     }
 
     /// [`World::shared`] with elements of which only name and size are known: its guards are slices
-    /// of their bytes. For bindings of other languages.
+    /// of bytes. For bindings of other languages.
     ///
     /// # Errors
     /// As [`World::shared`].
@@ -157,7 +157,7 @@ impl<T: Scalar> Shared<T> {
         self.variable.element()
     }
 
-    /// How it was made.
+    /// The options that it was made with.
     pub fn options(&self) -> SharedOptions {
         self.variable.options()
     }
@@ -190,13 +190,13 @@ impl<T: Scalar> Shared<T> {
         self.variable.traffic()
     }
 
-    /// Bytes of contents that have come to this rank from other nodes, and how often.
+    /// Bytes of contents that were moved to this rank from other nodes, and the number of moves.
     pub fn moved(&self) -> (u64, u64) {
         self.variable.moved()
     }
 }
 
-/// The calls that acquire, for a variable (its first and mostly only part) and for a part.
+/// The calls that acquire, for a variable (its first and usually only part) and for a part.
 macro_rules! acquire {
     ($what:ident, $part:expr) => {
         impl<T: Scalar> $what<T> {
@@ -204,8 +204,8 @@ macro_rules! acquire {
             ///
             /// # Errors
             /// This rank holds it; or it was lost with a rank that died.
-            // Inlined to the end, and with two ends: so the guard stays in registers, where moving
-            // it through memory would cost a fifth of an acquisition.
+            // Inlined to the end, with two exits: this keeps the guard in registers. Moving it
+            // through memory would cost a fifth of an acquisition.
             #[inline(always)]
             pub fn write(&self) -> Result<WriteGuard<T>, Error> {
                 let (variable, part) = (&self.variable, $part(self));
@@ -251,7 +251,7 @@ macro_rules! acquire {
                 Ok(entry.map(|entry| ReadGuard::new(variable, part, entry)))
             }
 
-            /// Asks for it for reading and writing; the caller polls the [`Turn`].
+            /// Requests it for reading and writing; the caller polls the [`Turn`].
             ///
             /// # Errors
             /// As for waiting.
@@ -260,7 +260,7 @@ macro_rules! acquire {
                 Turn::new(&self.variable, $part(self), AccessKind::Write, WriteGuard::new)
             }
 
-            /// Asks for it for reading; the caller polls the [`Turn`].
+            /// Requests it for reading; the caller polls the [`Turn`].
             ///
             /// # Errors
             /// As for waiting.
@@ -336,13 +336,13 @@ macro_rules! acquire {
                 ))
             }
 
-            /// The rank that has its queue in memory, or that owns it at first: the parts of all
-            /// variables go round the ranks, in the order in which they were made.
+            /// The rank that holds its queue in memory, or that owns it at first: the parts of all
+            /// variables are assigned to the ranks in turn, in the order of creation.
             pub fn home(&self) -> u32 {
                 self.variable.home($part(self))
             }
 
-            /// The node that owns it, as far as this one knows: the last to acquire it for writing.
+            /// The owner node, as far as this node knows: the last to acquire it for writing.
             /// Asks no rank (FG-07).
             ///
             /// # Errors
@@ -371,7 +371,7 @@ impl<T: Scalar> Part<T> {
         self.part
     }
 
-    /// Its index along each dimension where it begins in the array.
+    /// The index in each dimension at which it begins in the array.
     pub fn origin(&self) -> Vec<u64> {
         self.variable.division().part(self.part).map_or_else(Vec::new, |part| part.origin)
     }

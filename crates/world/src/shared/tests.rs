@@ -1,4 +1,4 @@
-//! Shared variables of a world of one; `tests/jobs` has those of several ranks.
+//! Shared variables of a world of one; `tests/jobs` tests those of several ranks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -107,7 +107,7 @@ fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebod
                 (0..100).for_each(|_| write());
                 written += 102;
                 assert_eq!(shared.traffic(), before, "round {round}");
-                // Except for readers, which are counted at home.
+                // Except for readers, which are counted at the home rank.
                 let read = || shared.read().unwrap()[7];
                 assert_eq!((read(), read()), (written, written));
                 assert_eq!(shared.traffic().remote, before.remote + 4, "round {round}");
@@ -116,7 +116,7 @@ fn fg_02_what_is_written_again_far_from_home_stays_with_its_writer_until_somebod
             }
             world.barrier().unwrap();
             written = 103 * (round + 1);
-            // Ranks that wait ask for it, and ranks that do not: it is unlocked.
+            // Any rank can acquire it without waiting: it is unlocked.
             if world.rank() == 2 * (round % 2) as u32 {
                 assert_eq!(*shared.try_read().unwrap().unwrap(), [written; 8]);
                 assert_eq!(*shared.try_write().unwrap().unwrap(), [written; 8]);
@@ -138,7 +138,7 @@ fn a_keeper_that_is_inside_lets_go_when_it_was_asked_and_one_that_leaves_keeps_n
             world.send(&[0u8], 1, 1).unwrap();
             assert_eq!(shared.write().unwrap()[0], 4);
             world.send(&[0u8], 1, 2).unwrap();
-            // It keeps the variable, and has dropped it.
+            // Rank 1 is the variable's keeper, and has dropped its handle.
             world.recv(&mut [0u8], 1, 3).unwrap();
             assert_eq!(shared.write().unwrap()[0], 8);
             return;
@@ -259,7 +259,7 @@ fn memory_comes_back() {
     }
 }
 
-/// Whether every call says that the variable was overwritten, and goes on saying so.
+/// Checks that every call reports that the variable was overwritten, repeatedly.
 fn assert_overwritten(shared: &Shared<u64>) {
     let lost = Error::Shared(SharedError::Overwritten {
         variable: format!("the shared variable `{}`", shared.name()),
@@ -277,7 +277,7 @@ fn a_variable_whose_words_were_overwritten_is_lost() {
     let [shared, other] =
         ["overwritten", "other"].map(|name| world.shared::<u64>(name, &[2]).unwrap());
     (0..5).for_each(|_| drop(shared.write().unwrap()));
-    // An earlier turn, whose cell has long been taken: asking again leads there again.
+    // An earlier turn, whose cell was used long ago: the next request leads there again.
     shared.variable.overwrite(Word::Head, Head { position: FIRST, mark: None }.bits());
     assert_overwritten(&shared);
     assert!(other.write().is_ok());
@@ -300,7 +300,7 @@ fn a_node_that_there_is_not_loses_a_variable() {
             direct.variable.overwrite(Word::Latest, nowhere);
             assert_overwritten(&direct);
         }
-        // Its owner still answers, and says who it is.
+        // Its owner still answers, and names itself.
         if world.rank() != fagus.home() {
             fagus.variable.overwrite(Word::Owner(world.rank()), nowhere);
             fagus.write().unwrap()[0] = 7;

@@ -1,5 +1,5 @@
-//! Acquiring by polling, for callers that have other work between two polls, such as the bindings
-//! of a language that has signals and other threads.
+//! Acquiring by polling, for callers that have other work between two polls, such as bindings of a
+//! language with signals and other threads.
 
 use std::fmt;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ impl<'p, G> Turn<'p, G> {
     /// The part was lost with a rank that died.
     ///
     /// # Panics
-    /// As a future may: the request is over, because a guard was returned or the part was lost.
+    /// Like a future: the request has ended, because a guard was returned or the part was lost.
     #[inline]
     pub fn look(&mut self) -> Result<Option<G>, Error> {
         assert!(!self.asking.is_over(), "a request that is over is looked at again");
@@ -68,15 +68,15 @@ impl<'p, G> Turn<'p, G> {
     }
 
     /// Spins for the time of a few polls of memory, half a microsecond. Returns `false` at once if
-    /// it has spun long enough, or if no word can be polled; then call [`Turn::rest`]. Where ranks
-    /// share a processor, call that first.
+    /// it has spun long enough, or if no word can be polled; then call [`Turn::rest`]. If ranks
+    /// share a processor, call [`Turn::rest`] first.
     #[inline]
     pub fn glance(&mut self) -> bool {
         self.asking.glance()
     }
 
-    /// Makes progress on messages and yields, or sleeps for a millisecond at most. Called again and
-    /// again, it mostly spins, as `write` does.
+    /// Makes progress on messages and yields, or sleeps for a millisecond at most. When called
+    /// repeatedly, it mostly spins, as `write` does.
     pub fn rest(&mut self) {
         self.asking.rest_after_glances();
     }

@@ -1,8 +1,8 @@
-//! Whether faulty protocols are detected, and correct ones hold, on ranks that are threads.
+//! Tests that faulty protocols are detected and correct ones hold, on ranks that are threads.
 //!
-//! These are the tests that `tests/jobs` runs with real processes, here with faulty protocols,
-//! which no process can be asked to run. The checks inside the guards must detect each fault. Tests
-//! that did not detect them would prove nothing about the correct protocols.
+//! `tests/jobs` runs the same tests with real processes. Here the protocols have faults, which a
+//! process cannot be made to have. The checks inside the guards must detect each fault: tests that
+//! missed them would prove nothing about the correct protocols.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ mod random;
 #[path = "../../../../tests/jobs/src/torture.rs"]
 mod torture;
 
-/// Runs this many ranks, so many to a node, each a thread; returns what they found.
+/// Runs `ranks` ranks as threads, `ranks_per_node` to a node; returns the errors that they found.
 fn torture(
     protocol: Protocol,
     (ranks, ranks_per_node): (u32, u32),
@@ -58,13 +58,13 @@ const CHILD: &str = "HIKYAKU_WRONG_BY_SEED";
 /// after 5 s.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of so many processes so many must report the fault, and each of the others must hang: without
-/// atomic swaps, a protocol may repeat its next step for ever.
+/// The number of processes, and how many must report the fault; each of the others must hang:
+/// without atomic swaps, a protocol may repeat its next step for ever.
 const PROCESSES: u64 = 12;
 const NOTICED: usize = 3;
 
 /// Runs `wrong` in child processes, which may end by an assertion, or never: the seed decides the
-/// state that the fault meets. They print one of the words.
+/// state in which the fault occurs. They print one of the words.
 fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: ProtocolFault, words: &[&str]) {
     let about = format!("{protocol:?} {ranks_per_node} {wrong:?} ");
     if let Ok(child) = std::env::var(CHILD) {
@@ -94,13 +94,13 @@ fn is_noticed(protocol: Protocol, ranks_per_node: u32, wrong: ProtocolFault, wor
 enum Said {
     /// A line with one of the words.
     Word(String),
-    /// This output without any of the words, and it has ended.
+    /// This output without any of the words, and the process has ended.
     Nothing(String),
-    /// None of the words, and it does not end.
+    /// None of the words, and the process does not end.
     Hangs,
 }
 
-/// Runs a program until it says one of the words.
+/// Runs a program until it prints one of the words.
 fn first_line(program: &mut Command, words: &[&str]) -> Said {
     let mut child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let stderr = BufReader::new(child.stderr.take().unwrap());
@@ -126,7 +126,7 @@ fn first_line(program: &mut Command, words: &[&str]) -> Said {
 #[test]
 fn a_writer_that_does_not_wait_for_readers_is_noticed() {
     for ranks_per_node in [4, 2] {
-        // A reader of another node detects it too: its copy is old before it has checked it.
+        // A reader of another node detects it too: its copy is outdated before it has checked it.
         let words = ["beside a", "was the last"];
         is_noticed(Protocol::Direct, ranks_per_node, ProtocolFault::PassesReaders, &words);
     }

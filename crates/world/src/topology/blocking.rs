@@ -1,12 +1,12 @@
-//! What neighbours exchange, blocking (MPI 5.0 §8.6).
+//! Blocking exchanges between neighbours (MPI 5.0 §8.6).
 //!
 //! Every rank sends along each of its outgoing edges and receives along each of its incoming ones;
-//! a call returns when this rank's edges are dealt with. Blocks lie in the order of
+//! a call returns when this rank's edges are done. Blocks are in the order of
 //! [`Neighbourhood::destinations`] and [`Neighbourhood::sources`]. Beyond the border of a grid
-//! nothing is exchanged: the block is there and stays as it is.
+//! nothing is exchanged: the block exists and stays unchanged.
 //!
-//! From the fifth call on, blocks of up to 4 KiB go by letter (`rank/src/persistent/letters.rs`),
-//! longer ones beside them by messages, which may be copied once.
+//! From the fifth call on, blocks of up to 4 KiB use letters (`rank/src/persistent/letters.rs`).
+//! Longer ones in the same call use messages, which may be copied once.
 
 use std::cell::RefCell;
 use std::mem;
@@ -27,7 +27,7 @@ impl<S> Neighbourhood<S> {
     /// evenly among the sources.
     ///
     /// # Errors
-    /// `all` cannot be divided so, a source sent another number of elements, or a rank is gone.
+    /// `all` cannot be divided evenly, a source sent another number of elements, or a rank is gone.
     pub fn neighbour_allgather<T: Scalar>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
         let parts = EdgeParts::even(all.len(), self.sources.len(), "sources");
         self.run(mine, Ok(EdgeParts::Whole), all, parts)
@@ -46,7 +46,8 @@ impl<S> Neighbourhood<S> {
         self.run(mine, Ok(EdgeParts::Whole), all, Ok(EdgeParts::Ranges(blocks)))
     }
 
-    /// Sends other elements to every neighbour (MPI_Neighbor_alltoall). Both buffers are divided
+    /// Sends different elements to every neighbour (MPI_Neighbor_alltoall). Both buffers are
+    /// divided
     /// evenly among the edges.
     ///
     /// # Errors
@@ -71,8 +72,8 @@ impl<S> Neighbourhood<S> {
         self.run(out, Ok(EdgeParts::Ranges(out_blocks)), into, Ok(EdgeParts::Ranges(into_blocks)))
     }
 
-    /// The same with a layout for each edge (MPI_Neighbor_alltoallw): what lies scattered is packed
-    /// and unpacked on the way. Where layouts of `into` overlap, the last edge's elements stay.
+    /// The same with a layout for each edge (MPI_Neighbor_alltoallw): scattered elements are packed
+    /// and unpacked. If layouts of `into` overlap, the last edge's elements stay.
     ///
     /// Elements have one type; for several, exchange bytes (`bytemuck::cast_slice`).
     ///
@@ -100,7 +101,7 @@ impl<S> Neighbourhood<S> {
         into: &mut [T],
         receives: Result<EdgeParts<'_>, Error>,
     ) -> Result<(), Error> {
-        // All ranks make letters in the same call, also one that is refused here.
+        // All ranks make letters in the same call, even if the call is refused here.
         let letters = self.letters();
         let mut route = self.route.take();
         let result = self
@@ -110,8 +111,8 @@ impl<S> Neighbourhood<S> {
         result
     }
 
-    /// Writes down how a call goes, and its tags. Counts the call, also if it is refused: other
-    /// ranks may have begun it.
+    /// Plans the legs of a call and its tags. Counts the call even if it is refused: other ranks
+    /// may have begun it.
     pub(super) fn plan(
         &self,
         route: &mut ExchangeRoute,
@@ -133,7 +134,7 @@ impl<S> Neighbourhood<S> {
         links.iter().map(move |link| (self.process(link), tags.of(link)))
     }
 
-    /// The letters of the next blocking call, if it goes by letter.
+    /// The letters of the next blocking call, if it uses letters.
     fn letters(&self) -> Result<Option<&RefCell<Letters>>, Error> {
         self.correspondence.letters(self.calls.get(), || {
             let (comm, links) = (self.world.communicator(), (&*self.destinations, &*self.sources));
@@ -142,7 +143,7 @@ impl<S> Neighbourhood<S> {
         })
     }
 
-    /// Does what is written down.
+    /// Runs the planned legs.
     fn follow<T: Scalar>(
         &self,
         (route, tags): (&ExchangeRoute, NeighbourTags),
@@ -180,16 +181,16 @@ impl<S> Neighbourhood<S> {
         outcome
     }
 
-    /// Exchanges the blocks whose bytes `goes` names by messages, and what else `between` their
-    /// sends and receives. That answers with the blocks that are not as long as they are to be:
-    /// place of the edge, and bytes that were sent.
+    /// Exchanges the blocks whose length `goes` accepts by messages, and runs `between` after their
+    /// sends and receives were started. `between` returns the blocks of unexpected length: place of
+    /// the edge, and bytes sent.
     fn beside<T: Scalar>(
         &self,
         sides: &mut Sides<'_, T>,
         goes: impl Fn(usize) -> bool,
         between: impl FnOnce(&Sides<'_, T>) -> Result<Vec<(usize, u64)>, Error>,
     ) -> Result<(), Error> {
-        // The receives have the memory meanwhile.
+        // The receives own the memory meanwhile.
         let (into, staged) = (mem::take(&mut sides.into), mem::take(&mut sides.staged));
         let outcome = self.by_messages(sides, (&mut *into, &mut *staged), goes, between);
         (sides.into, sides.staged) = (into, staged);
@@ -228,7 +229,7 @@ impl<S> Neighbourhood<S> {
                 if !goes(sent) {
                     continue;
                 }
-                // There may be no room for a message that is: it is dropped.
+                // A message that belongs elsewhere has no room here: it is dropped.
                 let into = if goes(expected) { ins[at].take() } else { None };
                 let leg = &route.receives[at];
                 match scope.irecv(into.unwrap_or_default(), leg.process, leg.tag) {
@@ -250,7 +251,7 @@ impl<S> Neighbourhood<S> {
         })?
     }
 
-    /// Whether as much has come along an edge as is to come.
+    /// Checks that as many bytes have arrived along an edge as expected.
     fn check(
         &self,
         edge: usize,
@@ -268,7 +269,7 @@ impl<S> Neighbourhood<S> {
         Err(unequal(self.rank, &self.sources, edge, sent, expected))
     }
 
-    /// The error of the first block that is not as long as it is to be.
+    /// The error of the first block of unexpected length.
     fn wrong<T: Scalar>(
         &self,
         sides: &Sides<'_, T>,
@@ -281,14 +282,14 @@ impl<S> Neighbourhood<S> {
     }
 }
 
-/// The blocks of a call where they are: in the program's buffers or beside them.
+/// The blocks of a call in place: in the program's buffers or in staging memory.
 struct Sides<'b, T> {
     route: &'b ExchangeRoute,
     out: &'b [T],
     packed: &'b [T],
     into: &'b mut [T],
     staged: &'b mut [T],
-    /// The legs in the order of edges, if they are not.
+    /// The legs in the order of edges, if they are stored in another order.
     order: Vec<usize>,
 }
 
@@ -306,13 +307,13 @@ impl<'b, T: Scalar> Sides<'b, T> {
         Sides { route, out, packed, into, staged, order }
     }
 
-    /// What goes out by a leg.
+    /// The outgoing data of a leg.
     #[inline]
     fn out(&self, leg: &Leg) -> &'b [T] {
         &(if leg.aside { self.packed } else { self.out })[leg.range.clone()]
     }
 
-    /// The leg of what comes along the edge at a place among those that there are.
+    /// The leg of the incoming edge at a place among those that exist.
     #[inline]
     fn leg(&self, place: usize) -> usize {
         self.order.get(place).copied().unwrap_or(place)
@@ -353,7 +354,7 @@ impl<T: Scalar> EdgeBlocks for Sides<'_, T> {
     }
 }
 
-/// Hands out disjoint pieces of a slice from front to back.
+/// Splits disjoint pieces off a slice, from front to back.
 struct SlicePieces<'a, T> {
     rest: &'a mut [T],
     taken: usize,

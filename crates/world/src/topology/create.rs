@@ -1,6 +1,6 @@
 //! Making communicators with a topology.
 //!
-//! Every rank of the world calls. A mistake of one rank is an error on all of them, the same one
+//! Every rank of the world calls. A mistake of one rank is the same error on all of them
 //! (`rank/src/topology.rs`).
 
 use std::cell::{Cell, RefCell};
@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::world::World;
 
 impl World {
-    /// The first ranks of this world as a grid (MPI_Cart_create, MPI 5.0 §8.5.1); `None` on those
-    /// that do not fit in. [`dims_create`](super::dims_create) finds balanced dimensions.
+    /// The first ranks of this world as a grid (MPI_Cart_create, MPI 5.0 §8.5.1); `None` on the
+    /// other ranks. [`dims_create`](super::dims_create) finds balanced dimensions.
     ///
     /// # Errors
     /// An impossible grid, more ranks than there are, or arguments that differ between ranks: the
@@ -31,15 +31,15 @@ impl World {
         Ok(world.with_shape(agreed))
     }
 
-    /// The first ranks of this world as a graph of which every rank knows all
+    /// The first ranks of this world as a graph that every rank knows completely
     /// (MPI_Graph_create, MPI 5.0 §8.5.3): the neighbours of rank `r` are
     /// `edges[index[r - 1]..index[r]]`. `None` on ranks beyond the graph's.
     ///
-    /// For graphs of which ranks know their part only, see [`World::dist_graph_adjacent`].
+    /// For graphs of which each rank knows only its part, see [`World::dist_graph_adjacent`].
     ///
     /// # Errors
-    /// Lists that describe no graph, an edge without one back, more ranks than there are, or
-    /// arguments that differ between ranks: the same error on every rank. Or a rank is gone.
+    /// The lists describe no graph, an edge has no counterpart, there are more ranks than in the
+    /// world, or arguments differ between ranks: the same error on every rank. Or a rank is gone.
     pub fn graph(
         &self,
         index: &[u32],
@@ -52,7 +52,7 @@ impl World {
         Ok(world.with_shape(agreed))
     }
 
-    /// This world as a graph whose ranks each know their own edges
+    /// This world as a graph in which each rank knows its own edges
     /// (MPI_Dist_graph_create_adjacent, MPI 5.0 §8.5.4). Edges are ranks, or [`Edge`]s with a
     /// weight. The k-th edge of rank a to rank b is the k-th edge of rank b from rank a.
     ///
@@ -77,9 +77,9 @@ impl World {
         Ok(world.with_edges(agreed))
     }
 
-    /// This world as a graph of which every rank names any edges: source, and destination with or
-    /// without weight (MPI_Dist_graph_create, MPI 5.0 §8.5.4). A rank's edges then come in the
-    /// order of who named them, and as they were named.
+    /// This world as a graph in which every rank may name any edges: source, and destination with
+    /// or without weight (MPI_Dist_graph_create, MPI 5.0 §8.5.4). A rank's edges are ordered by the
+    /// rank that named them, then in the order of that list.
     ///
     /// # Errors
     /// An edge from or to no rank: the same error on every rank. Or a rank is gone.
@@ -94,8 +94,8 @@ impl World {
         Ok(world.with_edges(agreed))
     }
 
-    /// Gives every member the words of all, by place among the members. All have as many words,
-    /// which pass through the first.
+    /// Gives every member the words of all, by place among the members. Every member contributes
+    /// the same number of words; they pass through the first member.
     pub(super) fn share_among(
         &self,
         members: &[u32],
@@ -131,7 +131,7 @@ impl World {
         Neighbourhood::new(self, Distributed, &topology, members, rank)
     }
 
-    /// This world, which nobody else uses, as the communicator of a shape that every rank knows.
+    /// This unshared world as the communicator of a shape that every rank knows.
     fn with_shape<S: Topology + Clone>(self, agreed: Agreed<S>) -> Option<Neighbourhood<S>> {
         let Agreed { topology, members } = agreed;
         let own = self.rank();
@@ -175,12 +175,12 @@ impl<S> Neighbourhood<S> {
 }
 
 impl Neighbourhood<Cartesian> {
-    /// The grid of the ranks that differ from this one in the dimensions that are kept only
+    /// The grid of the ranks that differ from this one only in the dimensions that are kept
     /// (MPI_Cart_sub, MPI 5.0 §8.5.5). Every rank of this grid calls it.
     ///
     /// # Errors
-    /// Another number of choices than of dimensions, or choices that differ between ranks: the
-    /// same error on every rank. Or a rank is gone.
+    /// The number of choices is not that of dimensions, or choices differ between ranks: the same
+    /// error on every rank. Or a rank is gone.
     pub fn sub(&self, keep: &[bool]) -> Result<Neighbourhood<Cartesian>, Error> {
         self.agree_to_keep(keep)?;
         let (shape, ranks) = self.shape.sub(self.rank, keep)?;
@@ -191,11 +191,11 @@ impl Neighbourhood<Cartesian> {
         Ok(Neighbourhood::new(world, shape.clone(), &shape, members, rank))
     }
 
-    /// Whether all ranks want the same slices.
+    /// Checks that all ranks want the same slices.
     fn agree_to_keep(&self, keep: &[bool]) -> Result<(), Error> {
         let mut words = vec![keep.len() as u32];
         words.extend(keep.iter().map(|keep| u32::from(*keep)));
-        // Too many or too few choices: their number tells.
+        // With too many or too few choices, the count differs.
         words.resize(1 + self.shape.dims().len(), 0);
         let tag = self.next_call().first();
         let choices = self.world.share_among(&self.members, &words, tag)?;

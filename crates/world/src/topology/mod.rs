@@ -1,15 +1,14 @@
 //! Communicators with a topology: ranks that know their neighbours (MPI 5.0 §8).
 //!
-//! [`Neighbourhood`] is made from a [`World`] by one of the constructors in `create.rs` and carries
-//! what its ranks exchange: blocking in `blocking.rs`, within a scope in `pending.rs`, again and
-//! again in `persistent.rs`. `parts.rs`
-//! says which elements of the two buffers belong to which edge.
+//! [`Neighbourhood`] is made from a [`World`] by one of the constructors in `create.rs`. Its ranks
+//! exchange data by blocking calls (`blocking.rs`), within a scope (`pending.rs`), or repeatedly
+//! (`persistent.rs`). `parts.rs` maps edges to elements of the two buffers.
 //!
-//! A neighbourhood has a context of its own, so its messages match no others, and ranks of its own:
-//! with [`Reorder::Allow`] they are numbered so that neighbours share a node.
+//! A neighbourhood has a context of its own, so its messages match no others, and its own rank
+//! numbers: with [`Reorder::Allow`] ranks are numbered so that neighbours share a node.
 //!
 //! ```text
-//!   rank here ──members──► rank of the world ──► messages
+//!   rank in it ──members──► rank of the world ──► messages
 //! ```
 
 mod blocking;
@@ -37,7 +36,7 @@ pub enum Reorder {
     /// A rank keeps its number.
     #[default]
     Keep,
-    /// Ranks are renumbered so that less goes between nodes; if nothing is gained they keep their
+    /// Ranks are renumbered to reduce traffic between nodes; without a gain they keep their
     /// numbers.
     Allow,
 }
@@ -48,30 +47,30 @@ pub struct Distributed;
 
 /// Ranks that know their neighbours: a communicator with a topology.
 ///
-/// `S` is the shape that it was made from: [`Cartesian`], [`Graph`] or [`Distributed`]. All
-/// neighbour collectives are called by every rank, in the same order.
+/// `S` is the shape that it was made from: [`Cartesian`], [`Graph`] or [`Distributed`]. Every rank
+/// calls all neighbour collectives, in the same order.
 #[derive(Debug)]
 pub struct Neighbourhood<S = Distributed> {
-    /// Gives the messages a context.
+    /// Provides the context of the messages.
     world: World,
     shape: S,
     rank: u32,
-    /// Ranks of the world, by rank here.
+    /// Ranks of the world, by rank in this neighbourhood.
     members: Vec<u32>,
     sources: Vec<Link>,
     destinations: Vec<Link>,
-    /// Above all channels of all ranks.
+    /// One more than the highest channel of any rank.
     channels: u32,
     /// Neighbour collectives started so far.
     calls: Cell<u32>,
-    /// The blocking calls' notes: kept for their memory.
+    /// The plan of the last blocking call, kept for its memory.
     route: RefCell<ExchangeRoute>,
-    /// How the blocking calls go.
+    /// Whether blocking calls use letters, and the letters.
     correspondence: Correspondence,
 }
 
 impl<S> Neighbourhood<S> {
-    /// This rank, `0..size`. Not the rank of the world, if ranks were reordered.
+    /// This rank, `0..size`. It differs from the rank of the world if ranks were reordered.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -81,24 +80,24 @@ impl<S> Neighbourhood<S> {
         self.members.len() as u32
     }
 
-    /// The rank in the world of a rank here, which is below [`Neighbourhood::size`]: for
-    /// messages between two ranks.
+    /// The rank in the world of a rank of this neighbourhood, which is below
+    /// [`Neighbourhood::size`]: for messages between two ranks.
     pub fn world_rank(&self, rank: u32) -> u32 {
         assert!(rank < self.size(), "rank {rank} does not exist: there are {}", self.size());
         self.members[rank as usize]
     }
 
-    /// The edges that lead here, in the order of blocks in receive buffers.
+    /// The incoming edges, in the order of blocks in receive buffers.
     pub fn sources(&self) -> &[Link] {
         &self.sources
     }
 
-    /// The edges that lead away, in the order of blocks in send buffers.
+    /// The outgoing edges, in the order of blocks in send buffers.
     pub fn destinations(&self) -> &[Link] {
         &self.destinations
     }
 
-    /// What the topology was made from.
+    /// The shape of the topology.
     pub fn shape(&self) -> &S {
         &self.shape
     }
@@ -108,8 +107,8 @@ impl<S> Neighbourhood<S> {
         link.rank.map(|rank| self.members[rank as usize])
     }
 
-    /// Numbers the next collective, for [`NeighbourTags::of`]: every rank numbers the same ones the
-    /// same.
+    /// Numbers the next collective, for [`NeighbourTags::of`]. Every rank gives the same collective
+    /// the same number.
     fn next_call(&self) -> NeighbourTags {
         let call = self.calls.get();
         self.calls.set(call.wrapping_add(1));
@@ -124,21 +123,21 @@ struct NeighbourTags {
 }
 
 impl NeighbourTags {
-    /// The tag of an edge: the same at both ends. A tag comes again after so many calls that no
-    /// message of the earlier one can be on the way.
+    /// The tag of an edge: the same at both ends. A tag is reused only after so many calls that no
+    /// message of the earlier call can be in flight.
     fn of(self, link: &Link) -> i32 {
         (self.base.wrapping_add(link.channel) & i32::MAX as u32) as i32
     }
 
-    /// A tag of the call, where it has no edges.
+    /// A tag of the call for messages that belong to no edge.
     fn first(self) -> i32 {
         (self.base & i32::MAX as u32) as i32
     }
 }
 
-/// The error of an edge along which an unexpected size came.
+/// The error of an edge on which data of an unexpected size arrived.
 fn unequal(rank: u32, sources: &[Link], edge: usize, sent: u64, expected: u64) -> Error {
-    // Beyond a border nothing comes, so there is a rank.
+    // Beyond a border nothing arrives, so there is a rank.
     let source_rank = sources[edge].rank.unwrap_or(rank);
     Error::UnequalEdge { edge, source_rank, sent, rank, expected }
 }

@@ -1,8 +1,8 @@
-//! Which elements of a buffer belong to which edge, and how they are sent and received.
+//! Maps edges to elements of a buffer, and plans how these are sent and received.
 //!
-//! What lies in one piece is sent from and received into its place. What does not is packed before
-//! it is sent, and received beside the buffer and unpacked at the end; so is what other edges
-//! write to as well, in the order of edges, so that the result does not depend on who was faster.
+//! Contiguous elements are sent from and received into their place. Scattered elements are packed
+//! before they are sent, and received into staging memory and unpacked at the end. So are elements
+//! that several edges write to, in the order of edges: the result does not depend on timing.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::error::Error;
 pub(super) enum EdgeParts<'a> {
     /// Every edge has the whole buffer.
     Whole,
-    /// Edge `k` has the `k`-th block of so many elements.
+    /// Edge `k` has the `k`-th block of this many elements.
     Even(usize),
     /// Edge `k` has the `k`-th range.
     Ranges(&'a [Range<usize>]),
-    /// Edge `k` has what the `k`-th layout says.
+    /// Edge `k` has the elements of the `k`-th layout.
     Layouts(&'a [Layout]),
 }
 
@@ -53,7 +53,7 @@ impl<'a> EdgeParts<'a> {
         Ok(EdgeParts::Even(elements.checked_div(edges).unwrap_or(0)))
     }
 
-    /// Whether there is a part for each edge, within a buffer of `length` elements.
+    /// Checks that there is a part for each edge, within a buffer of `length` elements.
     fn check(&self, what: &'static str, edges: usize, length: usize) -> Result<(), Error> {
         let given = match self {
             EdgeParts::Whole | EdgeParts::Even(_) => return Ok(()),
@@ -92,7 +92,7 @@ impl<'a> EdgeParts<'a> {
     }
 }
 
-/// How the part of one edge goes.
+/// The transfer of one edge's part.
 #[derive(Debug, Clone)]
 pub(crate) struct Leg {
     /// Place of the edge among those of its direction.
@@ -101,22 +101,22 @@ pub(crate) struct Leg {
     pub(crate) process: u32,
     /// Its tag.
     pub(crate) tag: i32,
-    /// Where the elements are, in the buffer or beside it.
+    /// The range of the elements, in the buffer or in staging memory.
     pub(crate) range: Range<usize>,
-    /// Whether beside it.
+    /// Whether they are in staging memory.
     pub(crate) aside: bool,
 }
 
-/// How the blocks of one call travel: its sends, its receives, and what is packed for them.
+/// The plan of one call: its sends, its receives, and the layouts to pack and unpack.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExchangeRoute {
     pub(crate) sends: Vec<Leg>,
-    /// Those into the buffer first, in the order of memory and without overlap; then those beside
-    /// it.
+    /// Receives into the buffer first, in the order of memory and without overlap; then those into
+    /// staging memory.
     pub(crate) receives: Vec<Leg>,
-    /// Layouts of what is sent from beside the buffer, in the order of `sends`.
+    /// Layouts of the elements to pack, in the order of `sends`.
     pub(crate) pack: Vec<Layout>,
-    /// Layouts of what is received beside the buffer, in the order of `receives`.
+    /// Layouts of the elements to unpack, in the order of `receives`.
     pub(crate) unpack: Vec<Layout>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct ExchangeRoute {
 pub(super) type End = (Option<u32>, i32);
 
 impl ExchangeRoute {
-    /// Forgets everything but the memory.
+    /// Clears the plan and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.sends.clear();
         self.receives.clear();
@@ -132,7 +132,7 @@ impl ExchangeRoute {
         self.unpack.clear();
     }
 
-    /// Adds what goes out of a buffer of `length` elements.
+    /// Adds the sends out of a buffer of `length` elements.
     pub(super) fn send(
         &mut self,
         ends: impl ExactSizeIterator<Item = End>,
@@ -157,7 +157,7 @@ impl ExchangeRoute {
         Ok(())
     }
 
-    /// Adds what comes into a buffer of `length` elements.
+    /// Adds the receives into a buffer of `length` elements.
     pub(super) fn receive(
         &mut self,
         ends: impl ExactSizeIterator<Item = End> + Clone,
@@ -182,8 +182,8 @@ impl ExchangeRoute {
         Ok(())
     }
 
-    /// Finds the receives that cannot go into the buffer and gives them places beside it. Until
-    /// here a leg's range is the span of its part.
+    /// Finds the receives that cannot use the buffer and gives them places in staging memory. Until
+    /// this call a leg's range is the span of its part.
     fn put_aside(&mut self, parts: EdgeParts<'_>, length: usize) {
         self.receives.sort_by_key(|leg| (leg.range.start, leg.edge));
         let mut furthest: Option<usize> = None;
@@ -203,7 +203,7 @@ impl ExchangeRoute {
                 _ => furthest = Some(at),
             }
         }
-        // Among those beside the buffer the order of edges: the last one wins.
+        // Receives into staging memory are in the order of edges: the last one wins.
         self.receives
             .sort_by_key(|leg| if leg.aside { (true, leg.edge) } else { (false, leg.range.start) });
         let mut beside = 0;
@@ -218,7 +218,7 @@ impl ExchangeRoute {
         }
     }
 
-    /// Copies what is sent from beside the buffer to one place.
+    /// Packs the scattered elements into one vector.
     pub(crate) fn packed<T: Copy>(&self, out: &[T]) -> Result<Vec<T>, Error> {
         let mut packed = Vec::new();
         if let Some(&filler) = out.first() {
@@ -231,7 +231,7 @@ impl ExchangeRoute {
         Ok(packed)
     }
 
-    /// A place for what is received beside the buffer.
+    /// Staging memory for the receives that need it.
     pub(crate) fn staging<T: Copy>(&self, into: &[T]) -> Vec<T> {
         if self.unpack.is_empty() {
             return Vec::new();
@@ -240,7 +240,7 @@ impl ExchangeRoute {
         into.first().map_or_else(Vec::new, |filler| vec![*filler; elements])
     }
 
-    /// Copies what was received beside the buffer to where it belongs.
+    /// Unpacks the elements in staging memory to their places.
     pub(crate) fn unpack<T: Copy>(&self, staged: &[T], into: &mut [T]) -> Result<(), Error> {
         let legs = self.receives.iter().filter(|leg| leg.aside);
         for (leg, layout) in legs.zip(&self.unpack) {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        /// As if every edge were received and unpacked in turn.
+        /// The result is as if every edge were received and unpacked in turn.
         #[test]
         fn everything_ends_where_its_layout_says(layouts in layouts()) {
             let length = 40;

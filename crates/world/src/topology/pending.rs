@@ -1,8 +1,8 @@
-//! What neighbours exchange within a scope (MPI 5.0 §8.7).
+//! Exchanges between neighbours within a scope (MPI 5.0 §8.7).
 //!
-//! The same as in `blocking.rs`, as requests: the data moves during any call of this library, and
-//! what does not lie in one piece is unpacked when the request is waited for, or at the end of the
-//! scope.
+//! The same operations as in `blocking.rs`, as requests: the data moves during any call of this
+//! library, and scattered elements are unpacked when the request is waited for, or at the end of
+//! the scope.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct NeighbourRequest<'scope> {
 }
 
 impl NeighbourRequest<'_> {
-    /// Waits until all edges have been dealt with.
+    /// Waits until all edges are done.
     ///
     /// # Errors
     /// The first failure, after all have ended.

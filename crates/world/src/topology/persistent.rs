@@ -1,9 +1,9 @@
 //! Persistent neighbour collectives (MPI 5.0 §8.8): the edges of a topology as an exchange that is
-//! set up once and goes on by itself from its start.
+//! set up once and runs by itself from its start.
 //!
-//! Of several edges between two ranks, an exchange has the first at one end meet the first at the
-//! other. A topology has a number for each, the same at both ends, so the edges are given in the
-//! order of these numbers.
+//! If several edges connect two ranks, an exchange pairs them in the order of both lists. A
+//! topology has a number for each edge, the same at both ends, so the edges are passed in the order
+//! of these numbers.
 
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ use crate::scalar::Scalar;
 use crate::world::World;
 
 impl<S> Neighbourhood<S> {
-    /// Makes an exchange of what a layout says for each edge (MPI_Neighbor_alltoallw_init): of the
-    /// buffer that each start is given, into the buffer that each wait is. All ranks of the
-    /// neighbourhood call it. Layouts of what comes in must not overlap: which edge's elements
-    /// would stay is not said.
+    /// Makes an exchange with a layout for each edge (MPI_Neighbor_alltoallw_init): out of the
+    /// buffer that is passed to each start, into the buffer that is passed to each wait. All ranks
+    /// of the neighbourhood call it. Layouts of incoming elements must not overlap: the result
+    /// would be unspecified.
     ///
     /// # Errors
-    /// Another number of layouts than edges, ends of edges that disagree on how much they exchange:
-    /// on every rank. Or a rank is gone.
+    /// The number of layouts is not that of edges, or the ends of an edge disagree on its size: on
+    /// every rank. Or a rank is gone.
     pub fn neighbour_alltoallw_init<T: Scalar>(
         &self,
         out_layouts: &[Layout],
@@ -38,7 +38,7 @@ impl<S> Neighbourhood<S> {
         let end = |layouts: &[Layout]| layouts.iter().map(Layout::end).max().unwrap_or(0);
         let needed = (end(out_layouts), end(into_layouts));
         let world = self.world.handle();
-        // Among messages of its own: those of the neighbourhood's other calls have another context.
+        // A tag of its own: the neighbourhood's other calls have another context.
         let terms = Terms { messages: Some(self.next_call().first()), ..Terms::ANY };
         StagedExchange::new(world, terms, (checked, needed), |world, words| {
             self.share(world, words)
@@ -60,7 +60,7 @@ impl<S> Neighbourhood<S> {
         self.neighbour_alltoallw_init(&layouts(out_blocks), &layouts(into_blocks))
     }
 
-    /// The ends of edges that exist, in the order in which both ends have them.
+    /// The ends of edges that exist, in an order that is the same at both ends.
     fn ends_of<T: Scalar>(
         &self,
         what: &'static str,
@@ -83,8 +83,8 @@ impl<S> Neighbourhood<S> {
         Ok(edges.into_iter().filter_map(end).collect())
     }
 
-    /// Gives every rank of the neighbourhood the words of all, by rank of the world. The others
-    /// have no part in it.
+    /// Gives every rank of the neighbourhood the words of all, by rank of the world. Other ranks do
+    /// not take part.
     pub(super) fn share(&self, world: &World, words: &[u32]) -> Result<Vec<Vec<u32>>, Error> {
         let mut all = vec![vec![1]; world.size() as usize];
         let lengths =

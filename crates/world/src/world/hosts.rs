@@ -1,4 +1,4 @@
-//! Jobs of several hosts, as threads of one process: what goes between hosts goes by libfabric.
+//! Jobs of several hosts, as threads of one process: traffic between hosts uses libfabric.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,10 +18,10 @@ use crate::persistent::{Neighbour, Neighbours};
 use crate::shared::{Parts, Protocol, SharedOptions};
 use crate::{ANY_SOURCE, Access, Granularity, Op};
 
-/// How long what comes at once may take on a busy machine. Reached only by failing tests.
+/// Time limit for events that occur at once, on a busy machine. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs a program on every rank of a job, whose host `of` says. Skipped without libfabric.
+/// Runs a program on every rank of a job; `of` lists each rank's host. Skipped without libfabric.
 fn on_hosts(of: &[u32], program: impl Fn(World, &[Job]) + Sync) {
     on_hosts_by(of, Choices::default(), program);
 }
@@ -32,7 +32,7 @@ fn on_hosts_by(of: &[u32], choices: Choices, program: impl Fn(World, &[Job]) + S
     on_hosts_as(&JobConfig::new(ranks, ranks), of, choices, program);
 }
 
-/// Tells all hosts of a rank that panics: what waits for it ends.
+/// Reports the panic of a rank to all hosts, so that waits for it end.
 struct Ends<'j> {
     rank: u32,
     jobs: &'j [Job],
@@ -77,7 +77,7 @@ fn on_hosts_as(
     });
 }
 
-/// Every host of one rank, and hosts of several whose ranks do not follow each other.
+/// Every host with one rank, and hosts of several ranks that are not consecutive.
 const SHAPES: [&[u32]; 3] = [&[0, 1], &[0, 1, 0, 1], &[0, 0, 1, 2, 2]];
 
 fn bytes(length: usize, seed: u32) -> Vec<u8> {
@@ -108,7 +108,7 @@ fn messages_of_every_length_arrive_in_order() {
     }
 }
 
-/// Messages of one record, and in named rings, while the receiver moves their sources about.
+/// Messages of one record, and in named rings, while the receiver redirects their sources.
 #[test]
 fn ip_14_senders_of_other_hosts_choose_as_well() {
     const COUNT: u32 = 100;
@@ -141,7 +141,7 @@ fn ip_14_senders_of_other_hosts_choose_as_well() {
     });
 }
 
-/// Messages of other hosts land where the receiver says, as those of its own host do.
+/// Messages of other hosts land where the receiver directs them, like those of its own host.
 #[test]
 fn ip_13_sources_of_other_hosts_are_directed_as_well() {
     const COUNT: u32 = 60;
@@ -176,8 +176,8 @@ fn ip_13_sources_of_other_hosts_are_directed_as_well() {
     }
 }
 
-/// What needs memory that ranks share is an error at every rank of several hosts, and works among
-/// the ranks of each.
+/// Operations that need memory shared by ranks are an error at every rank of several hosts, and
+/// work among the ranks of each host.
 #[test]
 fn cj_14_cj_15_groups_end_at_the_host() {
     for (barrier, needs) in [
@@ -205,7 +205,7 @@ fn cj_14_cj_15_groups_end_at_the_host() {
     }
 }
 
-/// Lengths with one piece, several, and a last one that is short.
+/// Lengths of one piece, of several, and with a short last piece.
 const LONG: [usize; 5] = [70_000, 256 << 10, (256 << 10) + 100, 1 << 20, 3_000_001];
 
 #[test]
@@ -267,7 +267,7 @@ fn more_long_messages_at_once_than_there_is_room_to_fetch() {
 #[test]
 fn a_rank_that_dies_while_its_memory_is_fetched_is_an_error() {
     on_hosts(&[0, 1, 2], |world, jobs| {
-        // Far more than the pieces that are asked for at once.
+        // Far more than the pieces that are requested at once.
         let mut message = bytes(30_000_000, world.rank());
         if world.rank() == 1 {
             let gone = world.scope(|scope| {
@@ -295,7 +295,7 @@ fn a_rank_that_dies_while_its_memory_is_fetched_is_an_error() {
         let error = fetched.unwrap_err();
         let Error::Message(MsgError::PeerFailed(failure)) = &error else { panic!("{error}") };
         assert_eq!(failure.rank, 1);
-        // The room is used again.
+        // The room is reused.
         world.send(&[1_u8], 2, 4).unwrap();
         world.recv(&mut message, 2, 5).unwrap();
         assert!(message == bytes(message.len(), 2));
@@ -314,7 +314,7 @@ fn many_messages_that_nobody_expects_are_held_back_and_arrive() {
             world.send(&[world.rank()], 0, 2).unwrap();
         } else {
             let mut last = [0];
-            // The last of one first: what lies before it must make room.
+            // The last message of one source first: those before it must make room.
             world.recv(&mut last, 2, 2).unwrap();
             for number in 0..2 * MESSAGES {
                 let mut into = [0; 50];
@@ -380,7 +380,7 @@ fn windows_reach_other_hosts() {
     }
 }
 
-/// Those of the own host by what they have mapped, those of others by the owner's tables.
+/// Ranks use their mappings of parts on the own host, and the owner's tables on other hosts.
 #[test]
 fn cj_06_protected_windows_reach_other_hosts() {
     for of in SHAPES {
@@ -427,7 +427,7 @@ fn a_death_on_another_host_is_an_error_of_who_waits() {
         assert!(error.to_string().contains(" on host host1 died: "), "{error}");
         assert!(start.elapsed() < Duration::from_secs(10));
         assert!(world.send(&vec![0_u8; 1 << 20], 1, 0).is_err());
-        // Those that are left go on.
+        // The surviving ranks continue.
         let mut other = [world.rank()];
         let peer = 2 - world.rank();
         world.send(&other, peer, 5).unwrap();
@@ -484,14 +484,14 @@ fn shared_variables_span_hosts() {
     }
 }
 
-/// Rank 1 alone of its host calls the library, and the words of the others change all the same.
+/// Only rank 1 of its host calls the library, and the words of the other ranks change all the same.
 #[test]
 fn fg_15_an_owner_change_goes_to_another_host_once() {
     let (told, checked) = (Barrier::new(3), Barrier::new(3));
     on_hosts(&[0, 1, 1, 1, 0], |world, _| {
         let make = |name| world.shared_with::<u64>(name, &[10], by(Protocol::Fagus)).unwrap();
         let all = ["a", "b"].map(make);
-        // Rank 0 owns it as the last one, and not from the start.
+        // A variable that rank 0 owns because it wrote last, not from the start.
         let words = all.iter().find(|words| words.home() != 0).unwrap();
         let (own, is_told) = (world.rank(), world.rank() % 4 != 0);
         if own == 4 {
@@ -502,7 +502,7 @@ fn fg_15_an_owner_change_goes_to_another_host_once() {
             words.write().unwrap().fill(2);
             [1, 4].iter().for_each(|to| world.send(&[1_u8], *to, 0).unwrap());
         } else if own == 1 || own == 4 {
-            // They serve meanwhile.
+            // They serve requests meanwhile.
             world.recv(&mut [0_u8], 0, 0).unwrap();
             while own == 1 && words.owner().unwrap() != 0 {
                 world.iprobe(0, 0).unwrap();
@@ -561,7 +561,7 @@ fn memory_of_a_rank_that_has_left_serves_other_hosts() {
             if world.rank() != 3 {
                 continue;
             }
-            // The others go on to the next protocol, or leave.
+            // The others continue with the next protocol, or leave.
             for words in &all {
                 (0..50).for_each(|_| words.write().unwrap()[0] += 1);
                 assert_eq!(words.read().unwrap()[..2], [54, 4], "{protocol}");
@@ -573,8 +573,8 @@ fn memory_of_a_rank_that_has_left_serves_other_hosts() {
 #[test]
 fn variables_survive_a_death_on_another_host() {
     on_hosts(&[0, 1, 1, 0], |world, jobs| {
-        // At home at each rank in turn, and last written by one of that host: of `direct` the
-        // contents lie in the memory of the rank that dies.
+        // The homes are all ranks in turn, and a rank of the home's host wrote last: with `direct`
+        // the contents are in the memory of the rank that dies.
         let all: Vec<_> = (0..12)
             .map(|number| {
                 let protocol = PROTOCOLS[number / 4];
@@ -598,7 +598,7 @@ fn variables_survive_a_death_on_another_host() {
                 words.write().unwrap().iter_mut().for_each(|word| *word += 1);
             }
         }
-        // The survivors meet without the one that is gone.
+        // The survivors synchronise without the dead rank.
         for peer in [0, 2, 3].into_iter().filter(|peer| *peer != world.rank()) {
             world.send(&[1_u8], peer, 9).unwrap();
         }
@@ -641,7 +641,7 @@ fn persistent_exchanges_span_hosts() {
     }
 }
 
-/// A letter that finds no room waits at its writer, who need not call the library again once it has
+/// A letter without room waits at its writer, which need not call the library again once it has
 /// waited for the round.
 #[test]
 fn who_has_waited_for_a_round_has_sent_its_letters() {
@@ -668,11 +668,11 @@ fn who_has_waited_for_a_round_has_sent_its_letters() {
     });
 }
 
-/// A rank to which nothing has come for long looks for letters seldom. It learns of a death in
-/// between, from its launcher, and not before the last letter of the dead rank.
+/// A rank to which nothing has arrived for long polls for letters rarely. Its launcher reports a
+/// death in between; the last letter of the dead rank must still count.
 #[test]
 fn letters_that_came_before_a_death_count() {
-    // A look is one in eight: so often that none of these ranks happens to look in time.
+    // Only one poll in eight is for letters. Repeated, so that no rank polls in time by chance.
     for _ in 0..4 {
         let (is_quiet, is_dead) = (Barrier::new(2), Barrier::new(2));
         on_hosts(&[0, 1], |world, jobs| {
@@ -680,7 +680,7 @@ fn letters_that_came_before_a_death_count() {
             let neighbours = Neighbours::even(&[peer], &[peer], 4);
             let mut exchange = world.staged_exchange_init::<u64>(&neighbours).unwrap();
             let mut data = vec![1; 4];
-            // From the second round on a letter waits for no answer.
+            // From the second round on a letter needs no answer.
             for _ in 0..2 {
                 exchange.start_from(&data).unwrap();
                 exchange.wait_into(&mut data).unwrap();
@@ -706,7 +706,7 @@ fn letters_that_came_before_a_death_count() {
 
 #[test]
 fn an_exchange_ends_with_a_neighbour_of_another_host() {
-    // Who has completed a round may still have to send a part of its own letters.
+    // A rank that has completed a round may still have to send a part of its own letters.
     let is_complete = Barrier::new(3);
     on_hosts(&[0, 1, 0], |world, jobs| {
         let (own, size) = (world.rank(), world.size());

@@ -15,14 +15,14 @@ use crate::{ANY_SOURCE, Error, LandingError, World};
 
 const LENGTH: usize = 1024;
 
-/// Ranks that start in so many rings, of 16 KiB.
+/// A job whose ranks start in `rings` rings of 16 KiB.
 fn config(ranks: u32, rings: u32) -> JobConfig {
     let mut config = JobConfig::new(ranks, ranks).starting_in(rings);
     config.layout.ring_bytes = 16 << 10;
     config
 }
 
-/// The sources of each ring that has some.
+/// The rings that have sources, with these.
 fn used(world: &World) -> Vec<(u32, Vec<u32>)> {
     let rings = world.landing().rings().into_iter();
     rings.filter(|ring| !ring.sources.is_empty()).map(|ring| (ring.number, ring.sources)).collect()
@@ -134,7 +134,7 @@ fn ip_13_what_cannot_be_is_one_error() {
     });
 }
 
-/// Rank 1 fills the ring in which rank 3 lands as well, unless that one names the other.
+/// Rank 1 fills the ring in which rank 3 lands too, unless rank 3 names the other ring.
 #[test]
 fn ip_14_a_sender_gets_past_a_flood_in_a_ring_that_it_names() {
     for named in [false, true] {
@@ -177,7 +177,7 @@ fn ip_14_a_sender_gets_past_a_flood_in_a_ring_that_it_names() {
     }
 }
 
-/// Of a message of three packets there is room for two.
+/// There is room for two of a message's three packets.
 #[test]
 fn ip_06_a_message_of_one_record_lands_whole_or_not_at_all() {
     const PACKET: usize = 4096;
@@ -212,7 +212,7 @@ fn ip_06_a_message_of_one_record_lands_whole_or_not_at_all() {
     }
 }
 
-/// What senders choose holds for messages of every length, while the receiver moves them about.
+/// The senders' choices hold for messages of every length, while the receiver redirects them.
 #[test]
 fn ip_14_nothing_is_lost_or_overtaken_whatever_senders_choose() {
     const COUNT: u32 = 300;
@@ -280,8 +280,8 @@ fn ip_14_a_sender_names_shared_rings_alone() {
     });
 }
 
-/// Rank 1 floods rank 0, and then rank 2 sends one message. Whether it waits is counted: rank 0
-/// takes nothing by then.
+/// Rank 1 floods rank 0, and then rank 2 sends one message. Its waits are counted: rank 0 receives
+/// nothing until then.
 #[test]
 fn ip_13_a_ring_of_its_own_lets_a_source_past_a_flood() {
     for given in [false, true] {
@@ -329,7 +329,7 @@ fn ip_13_a_ring_of_its_own_lets_a_source_past_a_flood() {
     }
 }
 
-/// Rank 2 is held up by the flood of rank 1, and goes on when it is given a ring, though rank 0 has
+/// The flood of rank 1 holds up rank 2, which continues when it is given a ring, though rank 0 has
 /// received nothing.
 #[test]
 fn ip_13_a_source_that_waits_goes_on_in_its_new_ring() {
@@ -374,8 +374,8 @@ fn ip_13_a_source_that_waits_goes_on_in_its_new_ring() {
     });
 }
 
-/// What rank 1 has left in a ring does not hold up its next source for ever: rank 0 moves it out
-/// when it waits for that source.
+/// Messages that rank 1 left in a ring do not hold up its next source for ever: rank 0 moves them
+/// out when it waits for that source.
 #[test]
 fn ip_13_what_the_last_source_left_in_a_ring_is_no_deadlock() {
     let full = Barrier::new(3);
@@ -408,7 +408,7 @@ fn ip_13_what_the_last_source_left_in_a_ring_is_no_deadlock() {
     });
 }
 
-/// Each source fills a ring with another rule, until nothing goes.
+/// Each source fills a ring of another policy, until nothing can be sent.
 #[test]
 fn ip_11_each_ring_refuses_or_stalls_as_it_is_told() {
     let (ready, full) = (Barrier::new(3), Barrier::new(3));
@@ -444,7 +444,7 @@ fn ip_11_each_ring_refuses_or_stalls_as_it_is_told() {
     });
 }
 
-/// Messages of any length and kind before, across and after moves.
+/// Messages of any length and kind before, during and after redirections.
 #[test]
 fn ip_13_nothing_is_lost_or_overtaken_by_random_moves() {
     const COUNT: u32 = 400;
@@ -470,7 +470,7 @@ fn ip_13_nothing_is_lost_or_overtaken_by_random_moves() {
             match turn * 2_654_435 % 5 {
                 0 => _ = landing.share(source).unwrap(),
                 1 => _ = landing.give(source).unwrap(),
-                // The ring of another, if it has one: that shares.
+                // The ring of another source, if it has one: that source then shares.
                 2 => {
                     let other = 1 + source % 3;
                     let ring = landing.give(other).unwrap();
@@ -491,8 +491,8 @@ fn ip_13_nothing_is_lost_or_overtaken_by_random_moves() {
     });
 }
 
-/// The sources with private rings of a rank, by number: which of them got its ring first depends on
-/// what else the machine does.
+/// The sources with private rings at a rank, by number: which of them got its ring first depends
+/// on other work of the machine.
 fn given(world: &World) -> Vec<u32> {
     let rings = world.landing().rings().into_iter().filter(|ring| !ring.shared);
     let mut sources: Vec<u32> = rings.flat_map(|ring| ring.sources).collect();
@@ -500,7 +500,7 @@ fn given(world: &World) -> Vec<u32> {
     sources
 }
 
-/// Rank 0 hears so many messages of so many bytes of each source in turn, as often as it says.
+/// In each of `rounds` rounds, rank 0 receives `times[s]` messages of `bytes` bytes from rank `s`.
 fn hear_rounds(world: &World, rounds: u32, times: &[u32], bytes: usize) {
     let mut data = vec![world.rank() as u8; bytes];
     for _ in 0..rounds {
@@ -520,14 +520,14 @@ fn hear_rounds(world: &World, rounds: u32, times: &[u32], bytes: usize) {
 
 #[test]
 fn ip_13_frequent_sources_get_rings_by_themselves_and_rare_ones_share() {
-    // Of 49 messages 32 are of rank 1, 16 of rank 2 and one is of rank 3.
+    // Of 49 messages 32 are from rank 1, 16 from rank 2 and one is from rank 3.
     let times = [0, 32, 16, 1];
     for (config, bytes, expected) in [
         (config(4, 1), LENGTH, &[1, 2][..]),
-        // What is in its record needs no ring.
+        // A message within its record needs no ring.
         (config(4, 1), 8, &[]),
         (config(4, 1).keeping_rings(), LENGTH, &[]),
-        // Nobody shares.
+        // No source shares.
         (config(4, 4), LENGTH, &[0, 1, 2, 3]),
     ] {
         on_job(&config, |world| {
@@ -542,8 +542,8 @@ fn ip_13_frequent_sources_get_rings_by_themselves_and_rare_ones_share() {
     }
 }
 
-/// Paper 000 §4: with 64 ranks in a grid of three dimensions, each has memory for the rings that
-/// all share, and for those of its six partners.
+/// Paper 000 §4: with 64 ranks in a three-dimensional grid, each has memory for the shared rings
+/// and for those of its six partners.
 #[test]
 fn ip_13_memory_follows_partners() {
     let config = JobConfig::new(64, 64);
@@ -594,7 +594,7 @@ fn ip_13_a_ring_goes_to_who_is_frequent_now_and_back() {
     });
 }
 
-/// A layout with so many rings to share and to give.
+/// A layout with shared rings and `spare` private ones.
 fn few_spare(ranks: u32, spare: u32) -> SegmentLayout {
     let layout = config(ranks, 1).layout;
     SegmentLayout { rings: layout.first_rings + spare, ..layout }
@@ -607,8 +607,8 @@ fn ip_13_from_its_first_direction_on_the_program_alone_directs() {
         hear_rounds(&world, 40, &[0, 32, 32, 0], LENGTH);
         if world.rank() == 0 {
             assert_eq!(given(&world), [1, 2]);
-            // Of those that the library has given the first is taken; the program keeps what it
-            // has asked for itself.
+            // The first of the rings that the library gave is taken; rings that the program gave
+            // stay.
             let landing = world.landing();
             assert_eq!(landing.give(2), Ok(2));
             assert_eq!(landing.give(3), Ok(1));
@@ -626,8 +626,8 @@ fn ip_13_from_its_first_direction_on_the_program_alone_directs() {
     });
 }
 
-/// Sources become frequent and rare in turn, with one ring for them all: every message comes once
-/// and in order, whatever its length, received by name or as it comes.
+/// Sources become frequent and rare in turn, with one private ring for all: every message arrives
+/// once and in order, whatever its length, received by source or by arrival.
 #[test]
 fn ip_13_nothing_is_lost_or_overtaken_where_sources_move_by_themselves() {
     const TURNS: u32 = 24;
@@ -679,7 +679,7 @@ fn ip_13_nothing_is_lost_or_overtaken_where_sources_move_by_themselves() {
     });
 }
 
-/// Rank 1 has filled its ring with what nobody receives when rank 2 gets that ring.
+/// Rank 1 has filled its ring with unreceived messages when rank 2 gets that ring.
 #[test]
 fn ip_13_what_a_quiet_source_left_in_its_ring_is_no_deadlock() {
     on_job(&JobConfig { layout: few_spare(3, 1), ..config(3, 1) }, |world| {

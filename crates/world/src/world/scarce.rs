@@ -1,4 +1,4 @@
-//! Exchanges of ranks of which one has no memory left in its region.
+//! Exchanges of ranks, one of which has no memory left in its region.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,12 +18,12 @@ fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
     on_job(&config, program);
 }
 
-/// All that is left of a rank's region.
+/// All memory that is left in a rank's region.
 fn all_memory(world: &World) -> Vec<SharedBuffer<u8>> {
     std::iter::from_fn(|| world.alloc(1).ok()).collect()
 }
 
-/// The two nodes of four ranks, of which each has an edge to and from both of the other.
+/// Four ranks on two nodes, each with edges to and from both ranks of the other node.
 fn across(world: &World) -> (Neighbours, Vec<u32>) {
     let others: Vec<u32> = (0..4).filter(|rank| rank / 2 != world.rank() / 2).collect();
     let mut edges = Neighbours::even(&others, &others, 100);
@@ -31,7 +31,7 @@ fn across(world: &World) -> (Neighbours, Vec<u32>) {
     (edges, others)
 }
 
-/// Ten rounds of an exchange, and whether each goes by so many messages of this rank.
+/// Ten rounds of an exchange. Checks how many messages of this rank each round uses.
 fn ten_rounds(world: &World, exchange: &mut Exchange<u32>, others: &[u32], messages: u64) {
     let own = world.rank();
     for round in 0..10 {
@@ -45,8 +45,8 @@ fn ten_rounds(world: &World, exchange: &mut Exchange<u32>, others: &[u32], messa
     }
 }
 
-/// Rank 0 stands for its node and has no memory for what it is to pass on: every rank's rounds go
-/// by messages, and what the others had taken for it is given back.
+/// Rank 0 represents its node and has no memory for data to pass on: every rank's rounds use
+/// messages, and the memory that the others had allocated for it is freed.
 #[test]
 fn tf_19_where_one_rank_lacks_memory_all_go_by_messages() {
     on_ranks(4, 2, |world| {
@@ -69,7 +69,7 @@ fn tf_19_where_one_rank_lacks_memory_all_go_by_messages() {
         assert!(came.chunks(100).zip(&others).all(|(block, rank)| *block == [*rank; 100]));
         world.barrier().unwrap();
         drop((shared, held));
-        // As soon as it has memory again there is an exchange by queues.
+        // As soon as it has memory again, exchanges use queues.
         world.barrier().unwrap();
         let mut exchange = world.exchange_init(&edges, buffer(), buffer()).unwrap();
         assert!(!exchange.is_by_messages());
@@ -79,7 +79,7 @@ fn tf_19_where_one_rank_lacks_memory_all_go_by_messages() {
     });
 }
 
-/// The same where the job has chosen the scheme and a rank has no queue left.
+/// The same if the job has chosen the scheme and a rank has no queue left.
 #[test]
 fn tf_19_where_one_rank_lacks_queues_all_go_by_messages() {
     on_ranks(4, 2, |world| {
@@ -109,7 +109,7 @@ fn tf_19_where_one_rank_lacks_queues_all_go_by_messages() {
     });
 }
 
-/// In place and of two buffers in turn, by messages; and an end that is freed meanwhile.
+/// In place and with alternating buffers, by messages; and an end that is freed meanwhile.
 #[test]
 fn exchanges_by_messages_are_as_others() {
     on_ranks(2, 2, |world| {
@@ -149,12 +149,12 @@ fn exchanges_by_messages_are_as_others() {
     });
 }
 
-/// What neighbours have sent to an end that was freed in a round does not stay there.
+/// Messages that neighbours have sent to an end that was freed in a round do not stay there.
 #[test]
 fn exchanges_by_messages_freed_in_flight_leave_nothing() {
     on_ranks(2, 2, |world| {
         let (own, other) = (world.rank(), 1 - world.rank());
-        // Of one record, of several parts, and announced.
+        // A message of one record, one of several parts, and an announced one.
         for (times, length) in [(300, 3), (20, 3000), (5, 50_000)] {
             for turn in 0..times {
                 let edge = |elements| vec![Neighbour { rank: other, elements }];
@@ -184,7 +184,7 @@ fn exchanges_by_messages_freed_in_flight_leave_nothing() {
                 drop(exchange);
             }
             world.barrier().unwrap();
-            // More than has credit at a time.
+            // More messages than the credit allows at a time.
             for number in 0..2000_u64 {
                 match own {
                     0 => world.send(&[number], other, 5).unwrap(),
@@ -203,7 +203,7 @@ fn exchanges_by_messages_freed_in_flight_leave_nothing() {
     });
 }
 
-/// Neighbours of whom one has no memory for letters exchange by messages, all of them.
+/// If one of the neighbours has no memory for letters, all of them exchange by messages.
 #[test]
 fn neighbours_go_by_messages_where_one_has_no_memory_for_letters() {
     on_ranks(3, 3, |world| {

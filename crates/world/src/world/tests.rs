@@ -17,7 +17,7 @@ use crate::shared::SharedError;
 use crate::topology::Reorder;
 use crate::{ANY_SOURCE, ANY_TAG, Access, Op, WindowError};
 
-/// Runs a program on every rank of a job; 0 ranks a node: all on one.
+/// Runs a program on every rank of a job; `per_node` 0: all on one node.
 fn on_ranks(ranks: u32, per_node: u32, program: impl Fn(World) + Sync) {
     on_job(&JobConfig::new(ranks, if per_node == 0 { ranks } else { per_node }), program);
 }
@@ -92,7 +92,7 @@ fn communicators_that_were_freed_cost_nothing_later() {
             let part = world.split(0, -(world.rank() as i32)).unwrap().unwrap();
             part.barrier().unwrap();
         }
-        // Rank 1 led them. What rank 0 has told it comes before this.
+        // Rank 1 was the leader. The message that rank 0 has sent it precedes this.
         if world.rank() == 0 {
             world.send(&[1u8], 1, 0).unwrap();
         } else {
@@ -167,7 +167,7 @@ fn contexts_come_round_and_nothing_of_the_last_time_matches() {
     on_ranks(2, 0, |world| {
         let first = 1 - world.rank();
         for turn in 0..9000u32 {
-            // Of two, so that the first is not of the whole job in its order.
+            // Of two ranks, so that the first is not of the whole job in its order.
             let pair = world.create_group(&[1, 0]).unwrap();
             if pair.rank() == 0 {
                 let mut heard = [0u32];
@@ -175,7 +175,7 @@ fn contexts_come_round_and_nothing_of_the_last_time_matches() {
                 assert_eq!((received.source, received.tag, heard), (1, 0, [turn]));
             } else {
                 pair.send(&[turn], 0, 0).unwrap();
-                // Nobody asks for it, and it is gone with the communicator.
+                // No receive asks for it, and it is dropped with the communicator.
                 pair.send(&[u32::MAX], 0, 1).unwrap();
             }
         }
@@ -230,14 +230,14 @@ fn a_death_is_an_error_where_the_dead_was_and_nowhere_else() {
             sum = [1];
             part.allreduce(&mut sum, Op::Sum).unwrap();
             assert_eq!(sum, [3]);
-            // From any source: the dead is none of them.
+            // From any source: the dead rank is not a member.
             match part.rank() {
                 0 => assert_eq!(part.recv(&mut sum, ANY_SOURCE, 5).unwrap().source, 1),
                 1 => part.send(&[turn], 0, 5).unwrap(),
                 _ => {}
             }
         }
-        // Who is left makes a communicator of themselves, by number here.
+        // The surviving ranks make a communicator of themselves, by number in this one.
         let pair = part.split(part.rank() / 2, 0).unwrap().unwrap();
         pair.duplicate().barrier().unwrap();
         let error = world.recv(&mut sum, ANY_SOURCE, 9).unwrap_err();
@@ -259,7 +259,7 @@ fn a_death_while_one_is_made_is_an_error_at_all_and_no_hang() {
         }
         let error = part.split(0, 0).unwrap_err();
         assert!(is_death_of(&error, 2), "{error}");
-        // A duplicate cannot say so when it is made: every use of it does.
+        // A duplicate cannot report it when it is made: every use of it does.
         let broken = part.duplicate();
         assert_eq!((broken.rank(), broken.size()), (part.rank(), 4));
         assert!(broken.barrier().is_err());
@@ -269,7 +269,7 @@ fn a_death_while_one_is_made_is_an_error_at_all_and_no_hang() {
     });
 }
 
-/// Whether the ranks of a communicator that were on a node go by lines.
+/// Whether the ranks of a communicator on one node use shared lines.
 fn has_lines(world: &World) -> bool {
     world.communicator().group().next_on_lines().is_some()
 }
@@ -307,7 +307,7 @@ fn communicators_that_overlap_have_lines_in_whatever_order_they_are_freed() {
     });
 }
 
-/// Those in use have all channels: the others go by messages until some are freed.
+/// Those in use have all channels: the others use messages until some are freed.
 #[test]
 fn more_communicators_than_channels_are_all_of_use() {
     on_ranks(2, 0, |world| {
@@ -390,7 +390,7 @@ fn a_protected_window_that_a_rank_cannot_make_is_none_at_any() {
             _ => assert_eq!(error, WindowError::Refused { rank: 1 }.into()),
         }
         assert_eq!(parts(&world), 0);
-        // All is as before.
+        // Everything is as before.
         let again = world.protected_window::<u64>(2, |_| Access::Write).unwrap();
         again.put((world.rank() + 1) % 3, 1, &[3]).unwrap();
         world.barrier().unwrap();
@@ -399,7 +399,7 @@ fn a_protected_window_that_a_rank_cannot_make_is_none_at_any() {
     });
 }
 
-/// The others do not wait for it, however far the window has come.
+/// The others do not wait for the dead rank, at any stage of making the window.
 #[test]
 fn a_rank_that_dies_while_a_protected_window_is_made_is_an_error() {
     on_ranks(3, 0, |world| {
@@ -413,8 +413,8 @@ fn a_rank_that_dies_while_a_protected_window_is_made_is_an_error() {
     });
 }
 
-/// A root has passed a broadcast by lines that another rank, whose broadcast before failed, has to
-/// make by messages. The root is elsewhere by then, and calls nothing of that communicator again.
+/// A root has passed a broadcast on lines that another rank, whose previous broadcast failed, has
+/// to do by messages. The root is elsewhere by then, and no longer uses that communicator.
 #[test]
 fn who_ignores_a_failed_broadcast_is_told_how_far_the_root_is() {
     for members in [2, 3] {
@@ -503,7 +503,7 @@ fn neighbours_share_a_node_where_reordering_is_allowed() {
 #[test]
 fn a_persistent_call_dropped_in_flight_fails_elsewhere() {
     on_ranks(2, 0, |world| {
-        // Of several pieces: no rank is done before the other has come.
+        // Of several pieces: neither rank completes before the other has started.
         let mut sums = world.allreduce_init(vec![1u32; 1 << 18], Op::Sum);
         if world.rank() == 0 {
             sums.start().unwrap();

@@ -174,8 +174,7 @@ impl World {
     }
 
     /// Every rank waits for something that never arrives, and reads early what may be read before
-    /// its
-    /// receive.
+    /// its receive.
     fn wait_in_vain(&mut self) {
         for engine in &mut self.ranks {
             (0..=GONE_ROUNDS).for_each(|_| _ = engine.attend(None));
