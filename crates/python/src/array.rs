@@ -1,14 +1,14 @@
-//! Arrays of Python as bytes: what can be sent, and what can be received into.
+//! Python arrays as bytes: arrays that can be sent, and arrays that can be received into.
 //!
-//! Anything with a buffer is an array: numpy's, `array.array`, `bytes`, `memoryview`. Only one that
-//! lies in memory in one piece, the last index running fastest (C order), is taken: another one
-//! would need a copy that nobody has asked for, and for a receive a second one back. What cannot be
-//! taken is an error that says what to write instead.
+//! Anything with a buffer is an array: numpy's, `array.array`, `bytes`, `memoryview`. It must be
+//! contiguous in memory in C order (last index fastest). Another layout would need a copy that the
+//! program has not asked for, and for a receive a second one back. Such an array is an error that
+//! says what to write instead.
 //!
 //! A [`PythonArray`] holds the buffer: until it is dropped Python neither frees nor moves the
-//! memory. That Python writes into it meanwhile, on another thread or between the start of a
-//! request and its end, cannot be kept from happening; then bytes are mixed, as with numpy's own
-//! functions, which let other threads run too.
+//! memory. It cannot be prevented that Python writes to the memory meanwhile, on another thread or
+//! between the start and the end of a request. Then bytes are mixed, as with numpy's own functions,
+//! which let other threads run too.
 
 use std::ptr::NonNull;
 
@@ -22,7 +22,7 @@ use crate::gate;
 /// Memory of a Python object.
 #[derive(Debug)]
 pub(crate) struct PythonArray {
-    /// There until this is dropped.
+    /// `Some` until this is dropped.
     buffer: Option<PyUntypedBuffer>,
     start: NonNull<u8>,
     length: usize,
@@ -30,14 +30,14 @@ pub(crate) struct PythonArray {
 }
 
 // SAFETY: the memory is pinned by the buffer, which attaches itself to the interpreter to be
-// dropped; nothing else of it is tied to a thread.
+// dropped; no other part of it is tied to a thread.
 unsafe impl Send for PythonArray {}
 
 impl PythonArray {
-    /// The memory of an object to be read. `role` is the parameter's name, for errors.
+    /// The memory of an object, for reading. `role` is the parameter's name, for errors.
     ///
     /// # Errors
-    /// It has no buffer, holds references to objects, or is not in one piece.
+    /// It has no buffer, holds references to objects, or is not contiguous.
     pub(crate) fn to_read(object: &Bound<'_, PyAny>, role: &str) -> PyResult<PythonArray> {
         let (buffer, is_constant) = match PyUntypedBuffer::get(object) {
             Ok(buffer) => (buffer, false),
@@ -69,7 +69,7 @@ impl PythonArray {
         Ok(PythonArray { buffer: Some(buffer), start, length, is_writable })
     }
 
-    /// The memory of an object to be written.
+    /// The memory of an object, for writing.
     ///
     /// # Errors
     /// As [`PythonArray::to_read`], or it is read-only.
@@ -95,24 +95,24 @@ impl PythonArray {
 
     /// Its bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `buffer` says that so many initialised bytes are there, and pins them as long as
-        // it lives; see above for who else may write them.
+        // SAFETY: `buffer` guarantees `length` initialised bytes at `start`, and pins them as long
+        // as it lives; see above for who else may write them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Its bytes, to be changed: it is writable, as what [`PythonArray::to_write`] gives is.
+    /// Its bytes, for writing. It is writable, as every result of [`PythonArray::to_write`].
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         assert!(self.is_writable, "an array is written that was taken to be read");
         // SAFETY: as for `bytes`, and the buffer is writable.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
-    /// How many bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// How many rows it has: its first extent.
+    /// The number of rows: its first extent.
     pub(crate) fn rows(&self) -> usize {
         self.buffer().shape().first().copied().unwrap_or(1)
     }
@@ -122,10 +122,10 @@ impl PythonArray {
         self.buffer().item_size().max(1)
     }
 
-    /// What its elements are, for what computes with them.
+    /// The type of its elements, for code that computes with them.
     ///
     /// # Errors
-    /// Nothing that can be computed with.
+    /// It is not a type that can be computed with.
     pub(crate) fn element(&self) -> PyResult<ElementKind> {
         ElementKind::of(self.buffer().format(), self.buffer().item_size())
     }
@@ -139,8 +139,8 @@ impl Drop for PythonArray {
     }
 }
 
-/// The memory of an array without dimensions, which PyO3 does not take, by way of a view with one;
-/// and whether it must not be written: the view of a numpy scalar is a copy.
+/// The memory of an array without dimensions, which PyO3 rejects, through a view with one
+/// dimension; and whether writing is forbidden: the view of a numpy scalar is a copy.
 fn without_dimensions(object: &Bound<'_, PyAny>) -> Option<(PyUntypedBuffer, bool)> {
     let dimensions: usize = object.getattr("ndim").ok()?.extract().ok()?;
     let view = object.call_method1("reshape", (1,)).ok().filter(|_| dimensions == 0)?;
@@ -148,7 +148,7 @@ fn without_dimensions(object: &Bound<'_, PyAny>) -> Option<(PyUntypedBuffer, boo
     Some((PyUntypedBuffer::get(&view).ok()?, !is_writable))
 }
 
-/// Why an object's memory cannot be had.
+/// Why an object's memory cannot be used.
 fn refuse(object: &Bound<'_, PyAny>, role: &str, error: &PyErr) -> PyErr {
     let kind = object.get_type();
     let kind = kind.name().map(|name| name.to_string()).unwrap_or_default();

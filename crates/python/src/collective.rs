@@ -1,11 +1,11 @@
 //! Collectives on arrays: every rank of a communicator calls the same ones in the same order.
 //!
-//! They are the scope's, started and then waited for as any operation is ([`wait`]): a rank that
-//! leaves one by Ctrl-C gives it up, and the others are told. So they are of a call whose arguments
-//! are wrong at this rank ([`Calling`]).
+//! They use the scope's collectives: started, and then waited for like any operation ([`wait`]). A
+//! rank that leaves one by Ctrl-C abandons it, and the other ranks are told. They are also told of
+//! a call whose arguments are invalid at this rank ([`Calling`]).
 //!
-//! Elements are bytes where nothing is computed. Sums and extremes are computed as numpy's types
-//! say; and, or and xor are the same for every integer, byte by byte.
+//! Elements are bytes if nothing is computed. Sums and extremes follow numpy's types; and, or and
+//! xor are the same for every integer, byte by byte.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -41,7 +41,7 @@ const OPERATORS: [(&str, Operator); 7] = [
     ("xor", Operator::Bits(|left, right| left ^ right)),
 ];
 
-/// What a reduction computes: an operator on elements that have it.
+/// A reduction's operator, and the type of its elements.
 #[derive(Debug, Clone, Copy)]
 struct Computation {
     element: ElementKind,
@@ -50,7 +50,7 @@ struct Computation {
 
 impl Computation {
     /// # Errors
-    /// There is no such operator, or not for such elements.
+    /// There is no such operator, or it does not apply to these elements.
     fn new(name: &str, array: &PythonArray) -> PyResult<Computation> {
         let found = OPERATORS.iter().find(|(known, _)| *known == name);
         let Some((_, operator)) = found else {
@@ -68,7 +68,7 @@ impl Computation {
             }
             // False is 0 and true is 1.
             (ElementKind::Bool, operator) => (ElementKind::U8, operator),
-            // A sum is that of the parts.
+            // A complex sum is the sum of the parts.
             (ElementKind::C64, Operator::Numbers(Op::Sum)) => (ElementKind::F32, *operator),
             (ElementKind::C128, Operator::Numbers(Op::Sum)) => (ElementKind::F64, *operator),
             (ElementKind::C64 | ElementKind::C128, _) => {
@@ -80,9 +80,9 @@ impl Computation {
     }
 }
 
-/// Something that is started with elements of one type.
+/// An operation that is started with elements of one type.
 trait TypedStart<'env> {
-    /// Starts it: `array` has the elements, `into` those of a result beside it, if there is one.
+    /// Starts it on the elements of `array`. `into` receives a separate result, if there is one.
     fn start<'s, T: Number, R: Reducer<T> + 's>(
         self,
         scope: &'s Scope<'s, 'env>,
@@ -92,7 +92,7 @@ trait TypedStart<'env> {
     ) -> Collective<'s>;
 }
 
-/// Runs a reduction with the types that the computation says.
+/// Runs a reduction with the types of the computation.
 fn reduce_with<'env>(
     calling: &'env Calling<'_>,
     computation: Computation,
@@ -131,7 +131,7 @@ fn reduce_with<'env>(
     }
 }
 
-/// Bytes as elements.
+/// Views bytes as elements.
 fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
     if bytes.is_empty() {
         return Ok(&mut []);
@@ -143,7 +143,7 @@ fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
     })
 }
 
-/// A call of a collective. Dropped before it is started, it fails at all ranks.
+/// A call of a collective. If it is dropped before it is started, it fails at all ranks.
 struct Calling<'py> {
     py: Python<'py>,
     rank: Rc<PythonRank>,
@@ -165,7 +165,7 @@ impl<'py> Calling<'py> {
         Ok(Calling { py, rank, world, is_started: Cell::new(false) })
     }
 
-    /// Starts a collective of so many bytes at this rank and waits for it.
+    /// Starts a collective on `bytes` bytes at this rank and waits for it.
     fn together<'env>(
         &'env self,
         bytes: usize,
@@ -187,7 +187,7 @@ impl<'py> Calling<'py> {
             let wait = WaitInfo { bytes, ..WaitInfo::new(&self.rank, &self.world, &inside) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
-                // The scope abandons what is in it.
+                // The scope abandons its operations.
                 Err(MsgError::Cancelled.into())
             })
         });
@@ -197,7 +197,7 @@ impl<'py> Calling<'py> {
         }
     }
 
-    /// A root that exists, and whether that is this rank.
+    /// Checks that a root exists. Also returns whether it is this rank.
     fn root(&self, root: i64) -> PyResult<(u32, bool)> {
         let root = existing(&self.world, root)?;
         Ok((root, root == self.world.rank()))
@@ -231,7 +231,7 @@ impl<'py> Calling<'py> {
     }
 }
 
-/// Declares reductions: how each is started by its scope.
+/// Declares reductions, each with the way its scope starts it.
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),* } =
         |$scope:ident, $array:ident, $into:ident, $op:ident| $start:expr;)*) => {$(
@@ -263,7 +263,7 @@ reductions! {
         |scope, array, into, op| scope.ireduce_scatter_block(array, into, op);
 }
 
-/// A call whose arguments are wrong, as the Python class has found.
+/// Fails a call at all ranks; the Python class has found that its arguments are invalid.
 pub(crate) fn fail(py: Python<'_>, world: &World) -> PyResult<()> {
     Calling::new(py, world).map(drop)
 }
@@ -286,14 +286,14 @@ pub(crate) fn broadcast(
     };
     let bytes = array.len();
     if !array.is_writable() {
-        // The operation wants to write everywhere, and does not at the root.
+        // The operation needs a writable buffer, but does not write to it at the root.
         let mut copy = array.bytes().to_vec();
         return calling.together(bytes, |scope| scope.ibroadcast(&mut copy, root));
     }
     calling.together(bytes, |scope| scope.ibroadcast(array.bytes_mut(), root))
 }
 
-/// A reduction in place, of an array that may be written.
+/// A reduction in place, of a writable array.
 fn in_place(
     calling: &Calling<'_>,
     array: &Bound<'_, PyAny>,
@@ -317,7 +317,7 @@ pub(crate) fn reduce(
     if is_root {
         return in_place(&calling, array, op, Reduce { root });
     }
-    // What the operation leaves elsewhere than at the root is nobody's business.
+    // The contents that the operation leaves at ranks other than the root are unspecified.
     let array = PythonArray::to_read(array, "array")?;
     let computation = Computation::new(op, &array)?;
     let mut aligned = vec![0_u64; array.len().div_ceil(8)];
@@ -364,7 +364,7 @@ pub(crate) fn reduce_scatter(
     if into.element()? != data.element()? {
         return Err(PyTypeError::new_err("into: its elements are not those of data"));
     }
-    // The operation computes in its array, and the program's is to stay as it is.
+    // The operation computes in its array, and the program's array must stay unchanged.
     let mut aligned = vec![0_u64; data.len().div_ceil(8)];
     let copy = &mut bytemuck::cast_slice_mut(&mut aligned)[..data.len()];
     copy.copy_from_slice(data.bytes());
@@ -455,7 +455,7 @@ pub(crate) fn alltoall(
     calling.together(into.len(), |scope| scope.ialltoall(data.bytes(), into.bytes_mut()))
 }
 
-/// The list is as long as there are ranks, and each of its arrays in one piece.
+/// The list has one array per rank, each of them contiguous.
 pub(crate) fn alltoallw(
     py: Python<'_>,
     world: &World,

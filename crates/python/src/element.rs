@@ -1,8 +1,8 @@
-//! What the elements of an array are, read from the format that its buffer states.
+//! The element types of arrays, read from the format that a buffer states.
 //!
-//! Messages are bytes and do not care. Reductions and atomic operations do: they take integers of
-//! 1 to 8 bytes, floats of 4 and 8, booleans for what makes sense on them, and complex numbers for
-//! sums, in the machine's byte order.
+//! Messages are bytes and need no type. Reductions and atomic operations do: they take integers of
+//! 1 to 8 bytes, floats of 4 and 8, booleans where an operation is defined on them, and complex
+//! numbers for sums, in the machine's byte order.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ use pyo3::buffer::ElementType;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// An element that can be computed with.
+/// An element type that can be computed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ElementKind {
     Bool,
@@ -29,10 +29,10 @@ pub(crate) enum ElementKind {
 }
 
 impl ElementKind {
-    /// The element of a buffer's format (Python's module `struct`, PEP 3118).
+    /// The element type of a buffer's format (Python's module `struct`, PEP 3118).
     ///
     /// # Errors
-    /// It is something else.
+    /// It is another type.
     pub(crate) fn of(format: &CStr, bytes: usize) -> PyResult<ElementKind> {
         let text = format.to_bytes();
         let swapped = matches!(text.first(), Some(b'>' | b'!')) && bytes > 1;
@@ -62,8 +62,8 @@ impl ElementKind {
         })
     }
 
-    /// Whether elements of a format hold references to Python objects. Names of fields stand
-    /// between colons and do not count.
+    /// Whether elements of a format hold references to Python objects. Field names are between
+    /// colons and do not count.
     pub(crate) fn holds_references(format: &CStr) -> bool {
         let mut parts = format.to_bytes().split(|byte| *byte == b':');
         let mut is_name = false;

@@ -21,8 +21,8 @@ create_exception!(
     "Another rank has died, has left the job or has abandoned what was being done together."
 );
 
-/// The exception of an error. Arguments that cannot be right are ValueError and IndexError, lack of
-/// memory is MemoryError, another rank's fault is PeerError.
+/// The exception of an error. Invalid arguments are ValueError and IndexError, lack of memory is
+/// MemoryError, another rank's fault is PeerError.
 pub(crate) fn raise(error: hikyaku::Error) -> PyErr {
     let text = error.to_string();
     match error {

@@ -1,7 +1,7 @@
-//! Persistent exchanges with neighbours, of the bytes of Python's arrays.
+//! Persistent exchanges with neighbours, on the bytes of Python arrays.
 //!
-//! An exchange keeps its arrays from its making to its end, so that a round touches memory that is
-//! there. They are read when a round starts and written when it is waited for.
+//! An exchange keeps its arrays until it ends, so that every round can use their memory. They are
+//! read when a round starts and written when it is waited for.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,18 +23,18 @@ use crate::rank::{self, PythonRank, forget};
 use crate::wait::{self, WaitInfo};
 use crate::world::World;
 
-/// One edge, as Python gives it: the rank at the other end, and what goes or where it comes to.
+/// One edge, as passed by Python: the rank at the other end, and the array to send or to fill.
 type PythonEdge<'py> = (i64, Bound<'py, PyAny>);
 
-/// The arrays of one direction, as if they lay one after the other in a buffer.
+/// The arrays of one direction, addressed as if they were one buffer.
 struct ArrayRow {
     arrays: Vec<PythonArray>,
-    /// Where each starts.
+    /// The offset of each.
     starts: Vec<usize>,
 }
 
 impl ArrayRow {
-    /// The arrays of edges, and the edges in bytes of the row.
+    /// The arrays of edges, and the edges as byte ranges of the row.
     fn new(
         edges: &[PythonEdge<'_>],
         take: impl Fn(&Bound<'_, PyAny>) -> PyResult<PythonArray>,
@@ -43,7 +43,8 @@ impl ArrayRow {
         let (mut neighbours, mut start) = (Vec::new(), 0);
         for (rank, array) in edges {
             let array = take(array)?;
-            // One that is too large for the job is an error at every rank, as all can learn of it.
+            // A rank that is too large for the job is an error at every rank, because all learn of
+            // it.
             let rank = u32::try_from(*rank).map_err(|_| {
                 PyValueError::new_err(format!("rank {rank} does not exist: ranks are 0 and more"))
             })?;
@@ -56,7 +57,7 @@ impl ArrayRow {
         Ok((row, neighbours))
     }
 
-    /// Which array a run is, which is not empty: empty ones start where the next one does.
+    /// The index of the array of a non-empty run: empty arrays start where the next one does.
     fn place(&self, run: &Range<usize>) -> usize {
         self.starts.partition_point(|start| *start <= run.start) - 1
     }
@@ -84,16 +85,16 @@ impl ExchangeSink for ArrayRow {
 
 /// An exchange of the rank's, with its arrays.
 pub(crate) struct ArrayExchange {
-    /// Declared first: its ends let go before the arrays do.
+    /// Declared first, so that it is dropped before the arrays.
     rounds: StagedExchange<u8>,
     outs: ArrayRow,
     ins: ArrayRow,
 }
 
-/// An exchange in its place at the rank.
+/// An exchange in the rank's table.
 type SharedExchange = Rc<RefCell<Gated<ArrayExchange>>>;
 
-/// A persistent exchange: what the Python class Exchange stands on.
+/// A persistent exchange: the base of the Python class Exchange.
 #[pyclass(module = "hikyaku._native", frozen)]
 pub(crate) struct Exchange {
     id: u64,
@@ -114,7 +115,7 @@ impl Exchange {
         let scheme = scheme.map(str::parse::<Scheme>).transpose();
         let scheme = scheme
             .map_err(|error: UnknownScheme| PyValueError::new_err(format!("scheme: {error}")))?;
-        // All ranks come here before any makes its part, which nothing interrupts.
+        // All ranks arrive here before any makes its part, which nothing interrupts.
         collective::barrier(py, world)?;
         let (rank, comm) = world.open()?;
         let inside = GateGuard::enter();
@@ -124,7 +125,7 @@ impl Exchange {
         Ok(Exchange { id: rank.add_exchange(made) })
     }
 
-    /// The rank and this exchange of it.
+    /// The rank, and this exchange in its table.
     fn open(&self) -> PyResult<(Rc<PythonRank>, SharedExchange)> {
         let rank = rank::here()?;
         let exchange = rank.exchange(self.id)?;
@@ -134,7 +135,7 @@ impl Exchange {
 
 #[pymethods]
 impl Exchange {
-    /// Start a round with what the outgoing arrays hold now.
+    /// Start a round with the present contents of the outgoing arrays.
     fn start(&self) -> PyResult<()> {
         let (_, exchange) = self.open()?;
         let inside = GateGuard::enter();
@@ -143,7 +144,7 @@ impl Exchange {
         rounds.start_runs(outs).map_err(raise)
     }
 
-    /// Wait for the round: the incoming arrays hold what has come.
+    /// Wait for the round. Then the incoming arrays hold the received data.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let (rank, exchange) = self.open()?;
         let world = rank.communicator(0)?;
@@ -162,7 +163,7 @@ impl Exchange {
         wait::complete(py, &wait, round)
     }
 
-    /// Whether the round is complete: then as after wait. Never waits.
+    /// Whether the round is complete; if so, as after wait. Never waits.
     fn test(&self) -> PyResult<bool> {
         let (rank, exchange) = self.open()?;
         rank.poll_all();
@@ -176,7 +177,7 @@ impl Exchange {
         Ok(is_complete)
     }
 
-    /// Whether rounds go by messages, at every rank.
+    /// Whether rounds use messages, at every rank.
     #[getter]
     fn by_messages(&self) -> PyResult<bool> {
         let (_, exchange) = self.open()?;
@@ -185,7 +186,7 @@ impl Exchange {
         Ok(exchange.get(&inside).rounds.is_by_messages())
     }
 
-    /// Give it back, and its arrays.
+    /// Release it and its arrays.
     fn close(&self) -> PyResult<()> {
         rank::here()?.remove_exchange(self.id);
         Ok(())

@@ -1,14 +1,14 @@
 //! The gate before a rank that threads share, as calls from Python go through it.
 //!
 //! An mpi4py program asks for MPI_THREAD_MULTIPLE, and `import hikyaku` there is the same rank:
-//! then another thread may be in MPI at any time. What belongs to the rank is therefore
-//! [`Gated`]: it can be reached with a [`GateGuard`] alone, and is dropped inside. Without such
-//! threads there is no gate, and all this is a count.
+//! then another thread may be in MPI at any time. So the rank's things are [`Gated`]: they are
+//! accessible only with a [`GateGuard`], and are dropped inside the gate. Without such threads
+//! there is no gate, and all this is a counter.
 //!
-//! A thread that is inside of the gate must not wait for the interpreter: whoever has that may
-//! wait for the gate. So nothing of Python runs inside. Waits give the gate back before they take
-//! the interpreter ([`Paused`], [`outside`]), and buffers that an operation has kept are given
-//! back when the gate is left ([`later`]).
+//! A thread inside the gate must not wait for the interpreter, because the thread that holds the
+//! interpreter may wait for the gate. So no Python code runs inside. Waits leave the gate before
+//! they take the interpreter ([`Paused`], [`outside`]), and buffers of finished operations are
+//! released when the gate is left ([`later`]).
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -17,13 +17,13 @@ use std::mem::ManuallyDrop;
 use hikyaku::World;
 use pyo3::buffer::PyUntypedBuffer;
 
-/// What the rank's thread knows of the gate. It is not dropped: what the thread itself drops at
-/// its end still asks for it.
+/// The gate's state for the rank's thread. It is never dropped: values that the thread drops at its
+/// end still use it.
 struct Passage {
-    /// Calls within calls that are inside.
+    /// Nested calls that are inside.
     depth: Cell<u32>,
     held: RefCell<Option<ManuallyDrop<hikyaku::Inside>>>,
-    /// Buffers to be given back outside.
+    /// Buffers to be released outside.
     buffers: RefCell<ManuallyDrop<Vec<PyUntypedBuffer>>>,
 }
 
@@ -52,7 +52,7 @@ impl Passage {
     }
 }
 
-/// While this is there its thread is inside of the gate, if there is one.
+/// While this exists its thread is inside the gate, if there is one.
 pub(crate) struct GateGuard(PhantomData<*const ()>);
 
 impl GateGuard {
@@ -82,7 +82,7 @@ impl Drop for GateGuard {
     }
 }
 
-/// While this is there its thread, which is inside, is not: for taking the interpreter back.
+/// While this exists its thread, which is inside, is outside, so that it can take the interpreter.
 pub(crate) struct Paused(u32);
 
 impl Paused {
@@ -104,12 +104,12 @@ impl Drop for Paused {
     }
 }
 
-/// Does something of Python's in the middle of a wait, without the gate.
+/// Runs Python code in the middle of a wait, outside the gate.
 pub(crate) fn outside<R>(world: &World, _: &GateGuard, act: impl FnOnce() -> R) -> R {
     PASSAGE.with(|passage| {
         let (depth, held) = (passage.depth.take(), passage.held.take());
         let had_gate = held.is_some();
-        // `World::outside` leaves the gate and comes back, if there is one by now.
+        // `World::outside` leaves the gate and enters it again, if there is one by now.
         let result = if had_gate { world.outside(act) } else { act() };
         if had_gate {
             *passage.held.borrow_mut() = held;
@@ -121,7 +121,7 @@ pub(crate) fn outside<R>(world: &World, _: &GateGuard, act: impl FnOnce() -> R) 
     })
 }
 
-/// Gives a buffer back, when this thread is outside.
+/// Releases a buffer, as soon as this thread is outside.
 pub(crate) fn later(buffer: PyUntypedBuffer) {
     PASSAGE.with(|passage| match passage.depth.get() {
         0 => drop(buffer),
@@ -129,7 +129,7 @@ pub(crate) fn later(buffer: PyUntypedBuffer) {
     });
 }
 
-/// Something of the rank's, which is touched inside of the gate alone.
+/// A value of the rank that is accessed only inside the gate.
 pub(crate) struct Gated<T>(Option<T>);
 
 impl<T> Gated<T> {

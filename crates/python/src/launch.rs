@@ -1,4 +1,4 @@
-//! Starting jobs from Python: what `hikyaku.spawn` of the package stands on.
+//! Starting jobs from Python: the base of the package's `hikyaku.spawn`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::error::Error;
 
-/// How a job ended: its exit code, why in one line if it was not success, and more lines.
+/// The end of a job: exit code, one line with the reason if it failed, and more lines.
 type Ended = (i32, Option<String>, Vec<String>);
 
 /// Runs a job in a process that exists for it alone; returns how it ended.
@@ -45,7 +45,7 @@ fn seconds(seconds: f64) -> PyResult<Duration> {
     time.ok_or_else(|| PyValueError::new_err("timeout: it must be more than 0 seconds"))
 }
 
-/// Has the kernel end this process when the one that started it ends.
+/// Asks the kernel to end this process when its parent ends.
 #[pyfunction]
 #[pyo3(name = "_die_with_parent")]
 pub(crate) fn die_with_parent() -> PyResult<()> {

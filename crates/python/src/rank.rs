@@ -1,16 +1,16 @@
-//! The rank that this process is, and the one thread that may speak for it.
+//! The rank that this process is, and the one thread that may use it.
 //!
-//! Whatever belongs to the rank lies in a thread-local of the thread that joined the job. Python
-//! objects name it by number; on any other thread the thread-local is empty, and the call is an
-//! error that says so. What another thread collects is noted and let go of by the rank's own thread
-//! in its next call, so nothing of a rank is ever touched from outside its thread, and this needs
-//! no unsafe code.
+//! All state of the rank is in a thread-local of the thread that joined the job. Python objects
+//! name it by number; on any other thread the thread-local is empty, and the call is an error that
+//! says so. If another thread collects an object, its number is recorded, and the rank's own thread
+//! drops the state in its next call. So no other thread ever touches state of a rank, and this
+//! needs no unsafe code.
 //!
 //! ```text
 //!   Request(7) ──┐        thread-local of the rank's thread
 //!   Window(8) ───┼──────► PythonRank { communicators, requests, windows, exchanges, variables,
 //!                │                     showings }
-//!   collected elsewhere: number ──► ORPHANS ──► let go of in the next call
+//!   collected elsewhere: number ──► ORPHANS ──► dropped in the next call
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -31,13 +31,13 @@ use crate::shared::{Showing, VariablePart};
 use crate::wait::Habit;
 use crate::window::AnyWindow;
 
-/// An operation in flight: the outcome has a message's envelope if it is a receive.
+/// An operation in flight. The result of a receive has the message's envelope.
 pub(crate) type InFlight = Pin<Box<dyn Future<Output = Result<Option<Received>, hikyaku::Error>>>>;
 
-/// What a request has come to.
+/// The state of a request.
 pub(crate) enum RequestStage {
     Open(Gated<InFlight>),
-    /// Out of the table while it is polled: a signal handler may ask meanwhile.
+    /// Taken out of the table while it is polled: a signal handler may use the request meanwhile.
     Polled,
     Done(Result<Option<Received>, hikyaku::Error>),
 }
@@ -80,10 +80,11 @@ struct RequestEntry {
     is_named: bool,
 }
 
-/// What this process is in its job.
+/// This process's rank in its job.
 pub(crate) struct PythonRank {
-    /// The world and what was made of it, by number: even ones for arrays, and beside each, odd,
-    /// one for objects. They are made together, so that ranks need not agree on when.
+    /// The world and the communicators made from it, by number: even ones for arrays, and beside
+    /// each an odd one for objects. Both are made together, so that ranks need not agree on the
+    /// time.
     /// `None`: freed.
     communicators: RefCell<Vec<Option<Rc<PythonComm>>>>,
     requests: RefCell<BTreeMap<u64, RequestEntry>>,
@@ -91,17 +92,17 @@ pub(crate) struct PythonRank {
     exchanges: RefCell<BTreeMap<u64, Rc<RefCell<Gated<ArrayExchange>>>>>,
     variables: RefCell<BTreeMap<u64, Rc<VariablePart>>>,
     showings: RefCell<BTreeMap<u64, Rc<Showing>>>,
-    /// How many requests are [`RequestStage::Open`]: what every wait looks at.
+    /// The number of requests in [`RequestStage::Open`], which every wait checks.
     open: Cell<usize>,
     next: Cell<u64>,
-    /// How waits for messages and for shared variables have gone.
+    /// How recent waits for messages and for shared variables ended.
     pub(crate) messages: Habit,
     pub(crate) turns: Habit,
 }
 
-/// What a thread knows of the rank.
+/// A thread's view of the rank.
 enum ThreadRank {
-    /// Not this thread's, or not yet.
+    /// The rank is not this thread's, or not joined yet.
     Nothing,
     Rank(Rc<PythonRank>),
     Left,
@@ -111,17 +112,17 @@ thread_local! {
     static HERE: RefCell<ThreadRank> = const { RefCell::new(ThreadRank::Nothing) };
 }
 
-/// Whether some thread of this process has joined the job.
+/// Whether a thread of this process has joined the job.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process is the child of a rank, by fork.
+/// Whether this process is a forked child of a rank.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// What other threads have collected, and whether that is anything: what every call looks at.
+/// Objects that other threads have collected, and a flag for any, which every call checks.
 static ORPHANS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static HAVE_ORPHANS: AtomicBool = AtomicBool::new(false);
 
-/// The rank, if this is its thread and it is in its job.
+/// The rank, if this is its thread and it is in the job.
 pub(crate) fn here() -> PyResult<Rc<PythonRank>> {
     let found = HERE.with_borrow(|here| match here {
         ThreadRank::Rank(rank) => Some(Ok(Rc::clone(rank))),
@@ -145,7 +146,7 @@ pub(crate) fn here() -> PyResult<Rc<PythonRank>> {
     Ok(rank)
 }
 
-/// Joins the job; again, the rank that it is already.
+/// Joins the job, or returns the rank if it has joined before.
 pub(crate) fn join() -> PyResult<Rc<PythonRank>> {
     let is_new = HERE.with_borrow(|here| matches!(here, ThreadRank::Nothing));
     if !is_new || FORKED.load(Ordering::Relaxed) || JOINED.swap(true, Ordering::Relaxed) {
@@ -174,8 +175,8 @@ pub(crate) fn join() -> PyResult<Rc<PythonRank>> {
     Ok(rank)
 }
 
-/// Leaves the job: what was started and not waited for is abandoned. Without `in_order` the rank
-/// says nothing, and its peers are told that it died when its process ends.
+/// Leaves the job: operations that were not waited for are abandoned. Without `in_order` the rank
+/// sends no notice, and its peers are told that it died when its process ends.
 #[pyfunction]
 #[pyo3(name = "_leave")]
 pub(crate) fn leave(in_order: bool) {
@@ -192,7 +193,7 @@ pub(crate) fn leave(in_order: bool) {
     }
 }
 
-/// Called in the child after a fork: the rank is its parent's.
+/// Called in the child after a fork: the rank belongs to the parent.
 #[pyfunction]
 #[pyo3(name = "_forked")]
 pub(crate) fn forked() {
@@ -204,13 +205,13 @@ impl PythonRank {
     /// The communicator of a number.
     ///
     /// # Errors
-    /// It is nobody's.
+    /// There is none of this number.
     pub(crate) fn communicator(&self, number: usize) -> PyResult<Rc<PythonComm>> {
         let found = self.communicators.borrow().get(number).cloned().flatten();
         found.ok_or_else(|| Error::new_err("this communicator has been freed, or never was"))
     }
 
-    /// After a call that does not wait and has found nothing.
+    /// Records that a nonblocking call has found nothing.
     #[cold]
     pub(crate) fn found_nothing(&self) {
         if let Ok(world) = self.communicator(0) {
@@ -218,14 +219,14 @@ impl PythonRank {
         }
     }
 
-    /// Takes a communicator in, and the one for objects beside it; its number.
+    /// Adds a communicator and the one for objects beside it. Returns its number.
     pub(crate) fn add_communicators(&self, pair: [World; 2], inside: &GateGuard) -> usize {
         let mut all = self.communicators.borrow_mut();
         all.extend(pair.map(|world| Some(PythonComm::new(world, inside))));
         all.len() - 2
     }
 
-    /// Gives a communicator back, and the one beside it. What uses it goes on to its end.
+    /// Frees a communicator and the one beside it. Operations that use it continue to their end.
     ///
     /// # Errors
     /// It is the world.
@@ -243,7 +244,7 @@ impl PythonRank {
     }
 
     fn clear(&self) {
-        // Each is dropped when nothing is borrowed: it may ask for the table.
+        // Each is dropped while nothing is borrowed, because dropping may use the table.
         let requests = self.requests.take();
         drop(requests);
         let windows = self.windows.take();
@@ -255,8 +256,8 @@ impl PythonRank {
         drop(communicators);
     }
 
-    /// Takes an operation in and polls it for the first time, which puts it in its place among the
-    /// messages. Its name.
+    /// Adds an operation and polls it for the first time, which gives it its place among the
+    /// messages. Returns its name.
     pub(crate) fn start(&self, operation: InFlight) -> u64 {
         let id = self.name();
         let entry =
@@ -267,14 +268,14 @@ impl PythonRank {
         id
     }
 
-    /// A name that nothing had before.
+    /// A name that was never used before.
     fn name(&self) -> u64 {
         let id = self.next.get();
         self.next.set(id + 1);
         id
     }
 
-    /// Takes a window in; its name.
+    /// Adds a window. Returns its name.
     pub(crate) fn add_window(&self, window: AnyWindow) -> u64 {
         let id = self.name();
         self.windows.borrow_mut().insert(id, Rc::new(Gated::new(window)));
@@ -290,13 +291,13 @@ impl PythonRank {
         found.ok_or_else(|| Error::new_err("this window has been closed"))
     }
 
-    /// Gives a window back, if it is there.
+    /// Drops a window, if it exists.
     pub(crate) fn remove_window(&self, id: u64) {
         let removed = self.windows.borrow_mut().remove(&id);
         drop(removed);
     }
 
-    /// Takes an exchange in; its name.
+    /// Adds an exchange. Returns its name.
     pub(crate) fn add_exchange(&self, exchange: Gated<ArrayExchange>) -> u64 {
         let id = self.name();
         self.exchanges.borrow_mut().insert(id, Rc::new(RefCell::new(exchange)));
@@ -312,38 +313,38 @@ impl PythonRank {
         found.ok_or_else(|| Error::new_err("this exchange has been closed"))
     }
 
-    /// Gives an exchange back, if it is there.
+    /// Drops an exchange, if it exists.
     pub(crate) fn remove_exchange(&self, id: u64) {
         let removed = self.exchanges.borrow_mut().remove(&id);
         drop(removed);
     }
 
-    /// Takes a part of a shared variable in, which has one name; that name.
+    /// Adds a part of a shared variable with one reference. Returns its name.
     pub(crate) fn add_variable(&self, variable: Rc<VariablePart>) -> u64 {
         let id = self.name();
         self.variables.borrow_mut().insert(id, variable);
         id
     }
 
-    /// Takes in what shows a part of a shared variable; its name.
+    /// Adds the arrays that show a part of a shared variable. Returns their name.
     pub(crate) fn add_showing(&self, showing: Showing) -> u64 {
         let id = self.name();
         self.showings.borrow_mut().insert(id, Rc::new(showing));
         id
     }
 
-    /// What shows a part of a shared variable, of a name.
+    /// The arrays of a name that show a part of a shared variable.
     ///
     /// # Errors
-    /// None is expected: whoever has a name keeps it.
+    /// None is expected: the holder of a name keeps the entry.
     #[inline]
     pub(crate) fn showing(&self, id: u64) -> PyResult<Rc<Showing>> {
         let found = self.showings.borrow().get(&id).map(Rc::clone);
         found.ok_or_else(|| Error::new_err("this shared variable is no more"))
     }
 
-    /// Gives the shared variables back. Arrays that show one may outlive this: what they show
-    /// stays mapped as long as any memory of the job is.
+    /// Drops the shared variables. Arrays that show one may outlive this: the memory stays mapped
+    /// as long as any memory of the job is.
     fn clear_variables(&self) {
         let (showings, variables) = (self.showings.take(), self.variables.take());
         if variables.is_empty() {
@@ -360,7 +361,7 @@ impl PythonRank {
         drop(variables);
     }
 
-    /// One name less of a part of a shared variable; the last one takes it along.
+    /// Removes one reference to a part of a shared variable; the last one drops it.
     fn unname_variable(&self, id: u64) {
         let mut variables = self.variables.borrow_mut();
         let Some(variable) = variables.get(&id) else { return };
@@ -413,13 +414,13 @@ impl PythonRank {
         }
     }
 
-    /// Whether a request is done. One that no longer exists counts as done.
+    /// Whether a request is done. A request that no longer exists counts as done.
     pub(crate) fn is_done(&self, id: u64) -> bool {
         let requests = self.requests.borrow();
         requests.get(&id).is_none_or(|entry| matches!(entry.stage, RequestStage::Done(_)))
     }
 
-    /// The result of a request that is done; it stays there for who asks again.
+    /// The result of a request that is done. It stays in the table for later calls.
     pub(crate) fn result(&self, id: u64) -> Option<Result<Option<Received>, hikyaku::Error>> {
         let requests = self.requests.borrow();
         match requests.get(&id)?.stage {
@@ -428,7 +429,7 @@ impl PythonRank {
         }
     }
 
-    /// Gives an operation up: a receive is withdrawn, a send too if it has not begun.
+    /// Cancels an operation: a receive is withdrawn, and so is a send that has not begun.
     pub(crate) fn cancel(&self, id: u64) {
         let before = self.requests.borrow_mut().get_mut(&id).and_then(|entry| {
             let is_open = matches!(entry.stage, RequestStage::Open(_));
@@ -440,8 +441,8 @@ impl PythonRank {
         }
     }
 
-    /// No Python object names this any more. A window or an exchange goes; a request when it is
-    /// done: its buffer is kept until then.
+    /// No Python object names this any more. A window or an exchange is dropped at once; a request
+    /// when it is done, since its buffer is needed until then.
     fn unname(&self, id: u64) {
         self.remove_window(id);
         self.remove_exchange(id);
@@ -474,7 +475,7 @@ impl PythonRank {
     }
 }
 
-/// A Python object that named something here is no more, on whatever thread.
+/// A Python object that named something here was dropped, on any thread.
 pub(crate) fn forget(id: u64) {
     let rank = HERE.try_with(|here| {
         let here = here.borrow();

@@ -1,4 +1,4 @@
-//! Requests: operations that were started and go on while the program does something else.
+//! Requests: operations that were started and continue while the program does other work.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -11,11 +11,11 @@ use crate::rank::{self, forget};
 use crate::wait::{self, WaitInfo};
 use crate::world::Received;
 
-/// An operation in flight: what isend and irecv give.
+/// An operation in flight: the result of isend and irecv.
 ///
-/// Its array is kept until it is done; do not change what is being sent, or look at what is being
-/// received, before. Wait for each request: one that is dropped goes on all the same, but nobody
-/// hears of its errors.
+/// Its array is kept until it is done; before that, do not change an array that is being sent, or
+/// read one that is being received into. Wait for each request: a dropped one continues all the
+/// same, but its errors are not reported.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Request {
     id: u64,
@@ -30,7 +30,7 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// Wait until it is done. For a receive, what was received; for a send None.
+    /// Wait until it is done. Returns what was received for a receive, None for a send.
     fn wait(&self, py: Python<'_>) -> PyResult<Option<Received>> {
         let rank = rank::here()?;
         let world = rank.communicator(self.number)?;
@@ -49,7 +49,7 @@ impl Request {
         Ok(result.map_err(raise)?.map(Received::from))
     }
 
-    /// Whether it is done; never waits. If it has failed, wait says how.
+    /// Whether it is done; never waits. If it has failed, wait raises the error.
     fn test(&self) -> PyResult<bool> {
         let rank = rank::here()?;
         if !rank.is_done(self.id) {
@@ -62,7 +62,7 @@ impl Request {
         Ok(is_done)
     }
 
-    /// Give it up: a receive takes no message any more, a send that has not begun is not sent.
+    /// Cancel it: a receive takes no message any more, a send that has not begun is not sent.
     /// Without effect once it is done.
     fn cancel(&self) -> PyResult<()> {
         rank::here()?.cancel(self.id);

@@ -1,4 +1,4 @@
-//! Shared variables: arrays bound to a lock, that are the newest for whoever has the lock.
+//! Shared variables: arrays bound to a lock, whose contents are the newest for the lock's holder.
 //!
 //! ```text
 //!                                            the rank's table:
@@ -7,9 +7,9 @@
 //!                                                   └─ array ──► Memory ───┘ (keeps the entry)
 //! ```
 //!
-//! The arrays of an access are made once and handed out again (`shown.rs`): they show the copy of
-//! this node, which lies in one place. Outside the block that of a write is switched to read-only,
-//! so that writing through it raises; entering the block costs no allocation.
+//! The arrays of an access are made once and handed out again (`shown.rs`): they show this node's
+//! copy, which has a fixed address. Outside the block the array of a write access is switched to
+//! read-only, so that writing through it raises; entering the block costs no allocation.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -35,18 +35,18 @@ pub(crate) struct VariablePart {
     variable: Gated<shared::Shared<u8>>,
     part: Gated<shared::Part<u8>>,
     held: RefCell<Option<Gated<Guard>>>,
-    /// How many Python objects name it.
+    /// The number of Python objects that name it.
     pub(crate) names: Cell<usize>,
 }
 
-/// What holds a part.
+/// The guard of a held part.
 enum Guard {
     Read(ReadGuard<u8>),
     Write(WriteGuard<u8>),
 }
 
 impl Guard {
-    /// Where the elements are, in bytes, and how many.
+    /// The address of the elements, and their length in bytes.
     fn place(&mut self) -> (NonNull<u8>, usize) {
         match self {
             Guard::Read(guard) => (NonNull::from(&**guard).cast(), guard.len()),
@@ -63,7 +63,7 @@ impl Guard {
 }
 
 impl VariablePart {
-    /// Acquires it at once, if that is simple.
+    /// Acquires it at once, if the fast path can.
     #[inline]
     fn free(&self, writes: bool, inside: &GateGuard) -> PyResult<Option<Guard>> {
         let part = self.part.get(inside);
@@ -84,7 +84,7 @@ impl VariablePart {
     }
 }
 
-/// What shows a part of a shared variable to programs, in the rank's table.
+/// The arrays that show a part of a shared variable to programs, in the rank's table.
 pub(crate) struct Showing {
     variable: Rc<VariablePart>,
     name: EntryName,
@@ -98,7 +98,7 @@ impl Showing {
         if writes { &self.written } else { &self.read }
     }
 
-    /// An array to be handed out, which may be written if it is for that.
+    /// An array to be handed out, writable if `writes`.
     fn array(&self, py: Python<'_>, writes: bool, guard: &mut Gated<Guard>) -> PyResult<Py<PyAny>> {
         let pool = self.pool(writes);
         let mut shown = pool.borrow_mut();
@@ -108,7 +108,7 @@ impl Showing {
             }
             return Ok(shown.array(py));
         }
-        // Making one runs Python, which may drop any other.
+        // Making an array runs Python code, which may drop any other array.
         drop(shown);
         let place = guard.get_mut(&GateGuard::enter()).place();
         let shown = self.show(py, writes, place)?;
@@ -125,7 +125,7 @@ impl Showing {
         writes: bool,
         (start, length): (NonNull<u8>, usize),
     ) -> PyResult<ShownArray> {
-        // The name keeps the variable, and so the bytes in their place.
+        // The name keeps the variable, and so the bytes in place.
         let keeper = Box::new(self.name.another(&self.variable));
         let contents = Bound::new(py, Memory::new(keeper, start, length, writes)?)?;
         let shape = PyTuple::new(py, self.variable.shape())?;
@@ -133,11 +133,11 @@ impl Showing {
     }
 }
 
-/// The name of an entry in the rank's table, which is there as long as it has one.
+/// A reference to an entry in the rank's table, which exists as long as it has one.
 pub(crate) struct EntryName(u64);
 
 impl EntryName {
-    /// Another name of the same variable.
+    /// Another reference to the same variable.
     fn another(&self, variable: &VariablePart) -> EntryName {
         variable.names.set(variable.names.get() + 1);
         EntryName(self.0)
@@ -150,16 +150,16 @@ impl Drop for EntryName {
     }
 }
 
-/// An array bound to a lock: what World.shared gives. Or a part of one, with a lock of its own.
+/// An array bound to a lock, made by World.shared. Or a part of one, with a lock of its own.
 ///
 /// `with x.write() as a:` gives a numpy array that may be written, `with x.read() as a:` one that
 /// may be read, beside other readers. Its contents are the newest when the block begins. After the
-/// block, writing through `a` raises ValueError; what was derived from it inside the block (slices,
-/// reshapes, other views) cannot be switched off, so do not keep it. What is read outside a block
-/// is whatever is there.
+/// block, writing through `a` raises ValueError; arrays derived from it inside the block (slices,
+/// reshapes, other views) stay writable, so do not keep them. The contents read outside a block
+/// are unspecified.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Shared {
-    /// Of what shows it.
+    /// The name of the arrays that show it.
     name: Arc<EntryName>,
     /// The type of its elements.
     #[pyo3(get)]
@@ -190,7 +190,7 @@ impl Shared {
         Ok(Shared { name, dtype, writer, reader })
     }
 
-    /// Makes a variable. Every rank has come here.
+    /// Makes a variable. Every rank has arrived here.
     pub(crate) fn make(
         py: Python<'_>,
         rank: &PythonRank,
@@ -235,7 +235,7 @@ impl Shared {
 
 #[pymethods]
 impl Shared {
-    /// The array, to be written, in a with-block: nobody else has it meanwhile. With a timeout in
+    /// The array for writing, in a with-block: no other rank has it meanwhile. With a timeout in
     /// seconds, TimeoutError if its turn does not come within that.
     #[pyo3(signature = (timeout=None))]
     fn write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Access>> {
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// The array, to be read, in a with-block: others may read it meanwhile, nobody writes.
+    /// The array for reading, in a with-block: others may read it meanwhile, none writes.
     #[pyo3(signature = (timeout=None))]
     fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Access>> {
         match timeout {
@@ -289,19 +289,19 @@ impl Shared {
         Shared::new(py, &*rank::here()?, variable, number, self.dtype.clone_ref(py))
     }
 
-    /// The rank in whose memory its queue is, or that owns it at first.
+    /// The rank that holds its queue in memory, or that owns it at first.
     #[getter]
     fn home(&self) -> PyResult<u32> {
         Ok(self.variable()?.part.get(&GateGuard::enter()).home())
     }
 
-    /// The node that owns it, as far as this one was told. Asks nobody.
+    /// The node that owns it, as far as this node knows. Asks no rank.
     #[getter]
     fn owner(&self) -> PyResult<u32> {
         self.variable()?.part.get(&GateGuard::enter()).owner().map_err(raise)
     }
 
-    /// What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks nobody.
+    /// What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks no rank.
     #[getter]
     fn state(&self) -> PyResult<String> {
         let state = self.variable()?.part.get(&GateGuard::enter()).state().map_err(raise)?;
@@ -314,8 +314,8 @@ impl Shared {
         Ok(self.variable()?.variable.get(&GateGuard::enter()).moved())
     }
 
-    /// Within a block of a recoverable variable: None, or the rank that died with it, and whether
-    /// what was its newest copy died too. The contents may then be in the middle of an update.
+    /// Within a block of a recoverable variable: None, or the rank whose death damaged it, and
+    /// whether its newest copy was lost too. The contents may then be in the middle of an update.
     #[getter]
     fn mark(&self) -> PyResult<Option<(u32, bool)>> {
         let variable = self.variable()?;
@@ -330,10 +330,10 @@ impl Shared {
     }
 }
 
-/// One way to have a shared variable: what a with-block enters and leaves.
+/// A read or write access to a shared variable, which a with-block enters and leaves.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Access {
-    /// Of what shows it.
+    /// The name of the arrays that show it.
     name: Arc<EntryName>,
     writes: bool,
     timeout: Option<Duration>,
@@ -391,8 +391,8 @@ impl Access {
         Ok(array)
     }
 
-    /// What was raised is not looked at; it has parameters of its own because a tuple of them would
-    /// be made each time.
+    /// Ignores the raised exception. Its parts are separate parameters, because a tuple of them
+    /// would be made each time.
     #[pyo3(signature = (_kind=None, _raised=None, _traceback=None, /))]
     fn __exit__(
         &self,

@@ -1,4 +1,4 @@
-//! Arrays of numpy that show a shared variable, and the switch of each: whether it may be written.
+//! Numpy arrays that show a shared variable, and the switch of each: whether it is writable.
 //!
 //! ```text
 //!   pool of an access ──► array ──► memoryview ──► Memory (names the variable)
@@ -7,17 +7,17 @@
 //!        └── switch: one bit of the array
 //! ```
 //!
-//! An array is made once and handed out again if nobody else has it any more: whoever has kept one
-//! from an earlier block does not find it writable in a later one. The name of a `with` in a loop
-//! keeps the last one, so that two take turns. One that was given another shape or dtype in place
-//! is not handed out again either.
+//! An array is made once and handed out again if nothing else refers to it: code that kept an array
+//! from an earlier block must not find it writable in a later one. The name of a `with` in a loop
+//! keeps the last array, so two are used in turn. An array whose shape or dtype was changed in
+//! place is not handed out again either.
 //!
 //! The switch is the bit that `flags.writeable` shows. numpy's own method for it asks the base of
 //! the array for its memory each time, and takes longer than all the rest of a block together. The
-//! beginning of an array, up to its flags, is a part of numpy's binary interface that modules
-//! compiled against any numpy since 1.7 write to (`PyArray_ENABLEFLAGS` of `ndarraytypes.h` is
-//! inlined into them). Whether it is so here is asked of numpy once, by the first array; were it
-//! not, numpy's method would be called, and each block would have a new array.
+//! beginning of an array, up to its flags, is part of numpy's binary interface: modules compiled
+//! against any numpy since 1.7 write to it (`PyArray_ENABLEFLAGS` of `ndarraytypes.h` is inlined
+//! into them). The first array checks with numpy that this layout holds; if it does not, numpy's
+//! method is called instead, and each block gets a new array.
 
 use std::ffi::{c_char, c_int};
 
@@ -42,17 +42,17 @@ struct Beginning {
 /// `NPY_ARRAY_WRITEABLE`.
 const WRITEABLE: c_int = 0x0400;
 
-/// Whether arrays begin as [`Beginning`] says.
+/// Whether arrays begin like [`Beginning`].
 static IS_KNOWN: PyOnceLock<bool> = PyOnceLock::new();
 
 /// An array that this module has made.
 pub(crate) struct ShownArray {
     array: Py<PyAny>,
-    /// How it was made; `None`: that cannot be looked at.
+    /// Its form when it was made; `None`: the form cannot be read.
     made: Option<ArrayForm>,
 }
 
-/// What programs can change of an array in place.
+/// The properties of an array that programs can change in place.
 #[derive(PartialEq, Eq)]
 struct ArrayForm {
     data: *mut c_char,
@@ -68,8 +68,8 @@ unsafe impl Send for ArrayForm {}
 unsafe impl Sync for ArrayForm {}
 
 impl ShownArray {
-    /// An array of a shape and a dtype, which shows what `contents` gives; it may be written if
-    /// that may.
+    /// An array of a shape and a dtype that shows the memory of `contents`, and is writable if that
+    /// memory is.
     ///
     /// # Errors
     /// numpy's.
@@ -97,7 +97,7 @@ impl ShownArray {
         self.array.clone_ref(py)
     }
 
-    /// Says whether it may be written; not for one that shows what may not be.
+    /// Sets whether it is writable; not for an array that shows read-only memory.
     ///
     /// # Errors
     /// None is expected.
@@ -108,8 +108,8 @@ impl ShownArray {
         }
         let at = std::mem::offset_of!(Beginning, flags);
         let flags: *mut c_int = self.array.as_ptr().cast::<u8>().wrapping_add(at).cast();
-        // SAFETY: the array begins as `Beginning` (`is_known`), and lives. Flags are read and
-        // written by who has the interpreter, as this thread has.
+        // SAFETY: the array begins like `Beginning` (`is_known`), and lives. Flags are read and
+        // written only by the thread that holds the interpreter, as this one does.
         let now = unsafe { flags.read() };
         let now = if is_writable { now | WRITEABLE } else { now & !WRITEABLE };
         // SAFETY: as above.
@@ -117,15 +117,15 @@ impl ShownArray {
         Ok(())
     }
 
-    /// Whether nobody else has it: no name of the program, and no view.
+    /// Whether nothing else refers to it: no name of the program, and no view.
     #[inline]
     fn is_alone(&self, _py: Python<'_>) -> bool {
-        // SAFETY: it lives, and whoever has the interpreter may count.
+        // SAFETY: it lives, and the thread that holds the interpreter may read the count.
         let references = unsafe { ffi::Py_REFCNT(self.array.as_ptr()) };
         references == 1
     }
 
-    /// Whether shape and dtype are those that it was made with.
+    /// Whether shape and dtype are unchanged since it was made.
     #[inline]
     fn is_as_made(&self, py: Python<'_>) -> bool {
         let Some(made) = &self.made else { return false };
@@ -139,7 +139,7 @@ impl ShownArray {
 }
 
 impl Beginning {
-    /// Shape and stride of a dimension that there is.
+    /// Shape and stride of an existing dimension.
     #[inline]
     fn extent(&self, at: usize) -> (isize, isize) {
         let (length, stride) = (self.shape.wrapping_add(at), self.strides.wrapping_add(at));
@@ -151,16 +151,16 @@ impl Beginning {
     }
 }
 
-/// How an array of numpy's own type begins, which is as long as [`is_known`] found.
+/// The beginning of an array of numpy's own type, which is as long as [`is_known`] found.
 #[inline]
 fn beginning(array: &Bound<'_, PyAny>) -> Beginning {
-    // SAFETY: objects of that type are at least as long and live as long as they are had; words of
-    // any value are addresses and numbers, which only who has the interpreter changes, as this
-    // thread has.
+    // SAFETY: objects of that type are at least that long and live as long as they are referenced;
+    // words of any value are addresses and numbers, which only the thread that holds the
+    // interpreter changes, as this one does.
     unsafe { array.as_ptr().cast::<Beginning>().read() }
 }
 
-/// Whether arrays of numpy's own type begin as [`Beginning`]: by one, and by what numpy says of it.
+/// Whether arrays of numpy's own type begin like [`Beginning`]: checks one against numpy's answers.
 fn is_known(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
     let length: usize = ndarray.getattr("__basicsize__")?.extract()?;
     if length < size_of::<Beginning>() {
@@ -183,15 +183,16 @@ fn is_known(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(agrees)
 }
 
-/// The arrays of one access, of which one is handed out at a time.
+/// The arrays of one access. One at a time is handed out.
 #[derive(Default)]
 pub(crate) struct Pool {
     arrays: Vec<ShownArray>,
-    /// Which was handed out last.
+    /// The index of the array that was handed out last.
     last: usize,
 }
 
-/// So many take turns: one in a block, and one that a name still has from the block before.
+/// The number of arrays used in turn: one in a block, and one that a name keeps from the last
+/// block.
 const ARRAYS_MOST: usize = 2;
 
 impl Pool {
@@ -200,7 +201,7 @@ impl Pool {
         self.arrays.get(self.last)
     }
 
-    /// Finds an array that can be handed out: that nobody else has, unless it is only read.
+    /// Finds an array that can be handed out: nothing else refers to it, or it is only read.
     #[inline]
     pub(crate) fn find(&mut self, py: Python<'_>, writes: bool) -> Option<&ShownArray> {
         let fits = |shown: &ShownArray| (!writes || shown.is_alone(py)) && shown.is_as_made(py);
@@ -208,8 +209,8 @@ impl Pool {
         self.arrays.get(self.last)
     }
 
-    /// Takes a new array in, to be handed out. It takes the place of one that somebody has kept,
-    /// if there are enough; that one is given back, to be dropped when nothing is borrowed.
+    /// Adds a new array, to be handed out. If there are enough, it replaces one that the program
+    /// has kept; that one is returned, for the caller to drop when nothing is borrowed.
     pub(crate) fn add(&mut self, shown: ShownArray) -> Option<ShownArray> {
         if self.arrays.len() < ARRAYS_MOST {
             self.last = self.arrays.len();

@@ -1,12 +1,12 @@
-//! Waiting, from within an interpreter.
+//! Waiting within an interpreter.
 //!
-//! A call that has to wait gives the interpreter to other threads and takes it back every now and
-//! then to ask for signals: a handler that raises, as that of Ctrl-C does, ends the call. What it
-//! was doing is abandoned in order, as when a future is dropped: a receive is withdrawn, the ranks
-//! of a collective are told.
+//! A call that has to wait gives the interpreter to other threads and takes it back periodically to
+//! check for signals: a handler that raises, like that of Ctrl-C, ends the call. Its operation is
+//! then abandoned in order, as when a future is dropped: a receive is withdrawn, the ranks of a
+//! collective are told.
 //!
-//! Handlers run in the middle of a wait and may call anything, this library too: nothing of the
-//! rank is borrowed while they do.
+//! Handlers run in the middle of a wait and may call anything, including this library: no state of
+//! the rank is borrowed while they run.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -22,40 +22,40 @@ use crate::error::raise;
 use crate::gate::{self, GateGuard, Paused};
 use crate::rank::{PythonComm, PythonRank};
 
-/// How often a waiting call asks for signals.
+/// How often a waiting call checks for signals.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks of a wait before it looks at the clock, which costs as much as a message.
+/// Polls of a wait before it reads the clock, which costs as much as a message.
 const UNTIMED: u32 = 64;
 
-/// Looks of a short wait before it lets the interpreter go, some two microseconds: to let it go and
-/// take it back costs a part of what a small message takes, and other threads are given it after
-/// milliseconds only.
+/// Polls of a short wait before it releases the interpreter, some two microseconds. Releasing it
+/// and taking it back costs a part of a small message's time, and other threads get it only after
+/// milliseconds.
 const ATTACHED: u32 = 16;
 
-/// Most waits in a row that do without these looks, because they have been in vain.
+/// Most consecutive waits that skip these polls because they were unsuccessful.
 const HASTY_MOST: u32 = 63;
 
-/// Whether waits of a kind are worth looking again before the interpreter is let go: not if those
-/// before were longer than that. Ranks that share a processor only keep each other from it: one
-/// wait in 64 finds out whether that is still so.
+/// Whether waits of a kind should poll before they release the interpreter: not if the last ones
+/// took longer than these polls. Ranks that share a processor only delay each other by polling. One
+/// wait in 64 tests whether that is still so.
 #[derive(Debug, Default)]
 pub(crate) struct Habit {
-    /// So many waits to come let go at once.
+    /// The number of next waits that release it at once.
     hasty: Cell<u32>,
-    /// How many did at last.
+    /// The last such number.
     before: Cell<u32>,
 }
 
 impl Habit {
-    /// Whether to look again this time.
+    /// Whether to poll this time.
     fn is_patient(&self) -> bool {
         let hasty = self.hasty.get();
         self.hasty.set(hasty.saturating_sub(1));
         hasty == 0
     }
 
-    /// Something came of it, or nothing.
+    /// Records whether the polls were successful.
     fn learn(&self, came: bool) {
         let hasty = if came { 0 } else { HASTY_MOST.min(2 * self.before.get() + 1) };
         self.before.set(hasty);
@@ -63,18 +63,18 @@ impl Habit {
     }
 }
 
-/// Looks of a wait that only this rank could end, with nothing in flight that would, before it is
-/// abandoned.
+/// Polls of a wait that only this rank could end, without an operation in flight that would, before
+/// the wait is abandoned.
 const ALONE: u32 = 256;
 
-/// From so many bytes on other threads may run even while something is copied without waiting.
+/// From this many bytes on, other threads may run even during a copy that does not wait.
 pub(crate) const LARGE: usize = 64 << 10;
 
-/// Runs an operation of `world` to its end, or until a signal's handler raises. What is short is
-/// tried a few times before other threads get the interpreter.
+/// Runs an operation of `world` to its end, or until a signal's handler raises. It polls a few
+/// times before other threads get the interpreter, for short operations.
 ///
 /// # Errors
-/// What the operation failed with, or what a handler raised.
+/// The error of the operation, or the exception of a handler.
 pub(crate) fn complete<T>(
     py: Python<'_>,
     wait: &WaitInfo<'_>,
@@ -83,20 +83,20 @@ pub(crate) fn complete<T>(
     run(py, wait, operation)?.map_err(raise)
 }
 
-/// What is known of a wait, beside the operation itself.
+/// The properties of a wait besides the operation itself.
 pub(crate) struct WaitInfo<'r> {
     pub(crate) rank: &'r PythonRank,
     pub(crate) world: &'r PythonComm,
-    /// The gate is given back while other threads have the interpreter and wait for it.
+    /// The gate is left while other threads have the interpreter and wait for it.
     pub(crate) inside: &'r GateGuard,
-    /// How many bytes are copied at once.
+    /// The number of bytes that are copied at once.
     pub(crate) bytes: usize,
-    /// Whether nobody but this rank can end the wait, unless more requests than these are open.
+    /// `Some` if only this rank can end the wait, unless more requests than these are open.
     pub(crate) alone: Option<usize>,
 }
 
 impl<'r> WaitInfo<'r> {
-    /// For messages, short ones, from others.
+    /// A wait for short messages from other ranks.
     pub(crate) fn new(
         rank: &'r PythonRank,
         world: &'r PythonComm,
@@ -106,7 +106,7 @@ impl<'r> WaitInfo<'r> {
     }
 }
 
-/// As [`complete`]; the operation's own outcome is the inner one.
+/// As [`complete`]; the operation's own result is the inner one.
 pub(crate) fn run<F: Future>(
     py: Python<'_>,
     wait: &WaitInfo<'_>,
@@ -153,11 +153,11 @@ pub(crate) fn run<F: Future>(
     output
 }
 
-/// Waits for a shared variable; `None`: not before `until`. The first microseconds of it keep the
+/// Waits for a shared variable; `None`: not before `until`. Its first microseconds keep the
 /// interpreter, as in other short waits.
 ///
 /// # Errors
-/// The variable was lost, or what a handler raised. The request is abandoned.
+/// The variable was lost, or a handler raised. The request is abandoned.
 pub(crate) fn turn<G>(
     py: Python<'_>,
     wait: &WaitInfo<'_>,
@@ -199,13 +199,13 @@ pub(crate) fn turn<G>(
     output
 }
 
-/// Something done while other threads have the interpreter, and then what came of it.
+/// An action without the interpreter, or its result.
 struct Detached<F>(F);
 
-// SAFETY: `Python::detach` asks for `Send` lest anything tied to the interpreter be used while it
-// is let go of; it runs its closure on this very thread, so nothing is sent anywhere. What is done
-// here touches memory that Python has pinned for it, by address, and attaches again where it drops
-// or asks for something of Python's.
+// SAFETY: `Python::detach` asks for `Send` to keep anything tied to the interpreter from being used
+// while it is released. It runs its closure on this very thread, so nothing is sent anywhere. The
+// closures here touch memory that Python has pinned for them, by address, and attach again before
+// they drop or use anything of Python.
 unsafe impl<F> Send for Detached<F> {}
 
 impl<R, F: FnOnce() -> R> Detached<F> {
@@ -214,7 +214,7 @@ impl<R, F: FnOnce() -> R> Detached<F> {
     }
 }
 
-/// When a wait asked last.
+/// The time of the last check of a wait.
 #[derive(Default)]
 struct Signals {
     looks: u32,
@@ -222,7 +222,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// What a signal's handler raised, if it is time to ask.
+    /// The exception of a signal's handler, if it is time to check.
     fn ask(&mut self, wait: &WaitInfo<'_>) -> Option<PyErr> {
         self.looks = self.looks.saturating_add(1);
         if self.looks < UNTIMED {

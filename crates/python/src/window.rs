@@ -1,10 +1,11 @@
 //! Windows: memory of every rank that all ranks put into, get from and change atomically.
 //!
-//! A window is one of words, of half words or of bytes. Integers and floats of 8 and 4 bytes are
-//! words and half words, and have atomic operations: a sum of integers is one, a sum of floats is a
-//! compare-and-swap that is tried until nobody came between. All else is bytes.
+//! A window has words, half words or bytes. Integers and floats of 8 and 4 bytes are words and half
+//! words, and have atomic operations: a sum of integers is one operation, a sum of floats is a
+//! compare-and-swap that is repeated until no other change intervened. All other types are bytes.
 //!
-//! Indices count elements of the flat array, in C order; the Python class makes them of tuples.
+//! Indices count elements of the flat array, in C order; the Python class computes them from
+//! tuples.
 
 use std::rc::Rc;
 
@@ -21,9 +22,9 @@ use crate::number::{self, fit};
 use crate::rank::{self, PythonComm, forget};
 use crate::world::existing;
 
-/// A window with the world that it is of.
+/// A window with its world.
 pub(crate) struct Owned<T: Scalar> {
-    /// Declared first, so that it goes before its world.
+    /// Declared first, so that it is dropped before its world.
     window: hikyaku::Window<'static, T>,
     _world: Rc<PythonComm>,
 }
@@ -34,8 +35,8 @@ impl<T: Scalar> Owned<T> {
         length: usize,
         inside: &GateGuard,
     ) -> Result<Owned<T>, hikyaku::Error> {
-        // SAFETY: the world lies behind an Rc, so it does not move, and `_world` keeps it until
-        // after the window has gone, which nobody can take out of here.
+        // SAFETY: the world is behind an Rc, so it does not move, and `_world` keeps it until the
+        // window has been dropped, which no caller can take out of here.
         let lasting: &'static hikyaku::World = unsafe { &*std::ptr::from_ref(world.at(inside)) };
         Ok(Owned { window: lasting.window(length)?, _world: Rc::clone(world) })
     }
@@ -48,7 +49,7 @@ pub(crate) enum AnyWindow {
     Bytes(Owned<u8>),
 }
 
-/// What is done to one element at once.
+/// An atomic operation on one element.
 #[derive(Debug, Clone, Copy)]
 enum AtomicAction {
     Load,
@@ -61,7 +62,7 @@ enum AtomicAction {
 }
 
 impl AtomicAction {
-    /// The operation of a name, and what it compares with.
+    /// The operation of a name, with the value that it compares with.
     fn of(name: &str, expected: u64) -> PyResult<AtomicAction> {
         Ok(match name {
             "load" => AtomicAction::Load,
@@ -76,7 +77,7 @@ impl AtomicAction {
     }
 }
 
-/// Calls the method of a window that an action is.
+/// Calls the method of a window for an action.
 macro_rules! act {
     ($window:expr, $rank:ident, $index:ident, $action:ident, $bits:ident as $word:ty) => {{
         let value = $bits as $word;
@@ -114,7 +115,7 @@ impl AnyWindow {
         .map_err(raise)
     }
 
-    /// How many elements, or bytes of them, the part of a rank has.
+    /// The length of a rank's part, in elements, or in bytes for a window of bytes.
     fn len_of(&self, rank: u32) -> Result<usize, hikyaku::Error> {
         match self {
             AnyWindow::Words(owned) => owned.window.len_of(rank),
@@ -123,7 +124,7 @@ impl AnyWindow {
         }
     }
 
-    /// Does something to the bits of one element at once; its bits before.
+    /// Changes the bits of one element atomically. Returns its bits before.
     fn fetch(&self, rank: u32, index: usize, action: AtomicAction, bits: u64) -> PyResult<u64> {
         match self {
             AnyWindow::Words(owned) => act!(owned.window, rank, index, action, bits as u64),
@@ -133,7 +134,7 @@ impl AnyWindow {
         .map_err(raise)
     }
 
-    /// Adds to a float, again and again until nobody has come between; its bits before.
+    /// Adds to a float, repeating until no other change intervened. Returns its bits before.
     fn add(&self, rank: u32, index: usize, sum: impl Fn(u64) -> u64) -> PyResult<u64> {
         let mut expected = self.fetch(rank, index, AtomicAction::Load, 0)?;
         loop {
@@ -171,17 +172,17 @@ fn no_atomics() -> PyErr {
     )
 }
 
-/// Memory of every rank: what the Python class Window stands on.
+/// Memory of every rank: the base of the Python class Window.
 #[pyclass(module = "hikyaku._native", frozen, subclass)]
 pub(crate) struct Window {
     id: u64,
-    /// What its elements are, if they have atomic operations.
+    /// The type of its elements, if they have atomic operations.
     element: Option<ElementKind>,
     element_bytes: usize,
 }
 
 impl Window {
-    /// Makes a window of `count` elements like those of `sample`. Every rank has come here.
+    /// Makes a window of `count` elements like those of `sample`. Every rank has arrived here.
     pub(crate) fn open(
         rank: &rank::PythonRank,
         world: &Rc<PythonComm>,
@@ -294,7 +295,7 @@ impl Window {
         let data = PythonArray::to_read(data, "data")?;
         let inside = GateGuard::enter();
         let window = window.get(&inside);
-        // All or nothing of them is outside: the last one first.
+        // If any element is out of bounds, none is changed: check the last one first.
         let count = data.len() / self.element_bytes;
         if count > 0 {
             let last = index.saturating_add(count - 1);
@@ -315,8 +316,8 @@ impl Window {
         Ok(())
     }
 
-    /// Give this rank's part back: from here on the others' calls on it are errors. Not a
-    /// collective: a barrier before it, where others may still want the window.
+    /// Release this rank's part: from now on the others' calls on it are errors. Not a collective:
+    /// use a barrier first if others may still use the window.
     fn close(&self) -> PyResult<()> {
         rank::here()?.remove_window(self.id);
         Ok(())

@@ -1,4 +1,4 @@
-//! The class `World`: who am I, and messages between two ranks.
+//! The class `World`: this rank, and messages between two ranks.
 
 use std::rc::Rc;
 
@@ -27,11 +27,11 @@ pub(crate) struct World {
     pub(crate) number: usize,
 }
 
-/// What a receive or a probe found.
+/// The message that a receive or a probe found.
 #[pyclass(module = "hikyaku", frozen, get_all, eq)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Who sent the message.
+    /// The sender.
     source: u32,
     /// Its tag.
     tag: i32,
@@ -55,7 +55,7 @@ impl Received {
 }
 
 impl World {
-    /// The rank and this communicator of it.
+    /// The rank, and this communicator in its table.
     pub(crate) fn open(&self) -> PyResult<(Rc<PythonRank>, Rc<PythonComm>)> {
         let rank = rank::here()?;
         let world = rank.communicator(self.number)?;
@@ -70,8 +70,8 @@ impl World {
 
 #[pymethods]
 impl World {
-    /// The world of this process, which joins its job the first time; or the communicator that
-    /// has been given a number.
+    /// The world of this process, which joins its job the first time; or the communicator of a
+    /// number.
     #[new]
     #[pyo3(signature = (number=0))]
     fn new(number: usize) -> PyResult<World> {
@@ -131,7 +131,7 @@ impl World {
         rank.free_communicator(self.number)
     }
 
-    /// The communicator for objects beside this one.
+    /// The communicator for objects that belongs to this one.
     #[getter]
     fn _beside(&self) -> usize {
         self.number ^ 1
@@ -211,8 +211,8 @@ impl World {
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
-    /// Send an array and receive into another one at the same time: ranks that do this never wait
-    /// for each other's order.
+    /// Send an array and receive into another one at the same time: ranks that call this do not
+    /// deadlock in any order.
     #[pyo3(signature = (data, to, into, source, tag=0, recv_tag=None))]
     #[expect(clippy::too_many_arguments, reason = "as many as MPI_Sendrecv has, most by name")]
     fn sendrecv(
@@ -256,7 +256,7 @@ impl World {
         let to = existing(&self.open()?.1, to)?;
         self.start(|world| {
             Box::pin(async move {
-                // Polled inside.
+                // This is polled inside the gate.
                 let world = world.at(&GateGuard::enter());
                 world.send_async(data.bytes(), to, tag).await?;
                 Ok(None)
@@ -277,7 +277,7 @@ impl World {
         self.start(|world| {
             Box::pin(async move {
                 let element = into.element_bytes();
-                // Polled inside.
+                // This is polled inside the gate.
                 let world = world.at(&GateGuard::enter());
                 let received = world.recv_async(into.bytes_mut(), source, tag).await?;
                 whole(received, element).map(Some)
@@ -285,7 +285,7 @@ impl World {
         })
     }
 
-    /// Wait for a message and say what it is, without receiving it.
+    /// Wait for a message and describe it, without receiving it.
     #[pyo3(signature = (source=None, tag=None))]
     fn probe(
         &self,
@@ -306,7 +306,7 @@ impl World {
         Ok(wait::complete(py, &wait, operation)?.into())
     }
 
-    /// Say what message is there to be received, or None.
+    /// Describe the message that could be received now, or None.
     #[pyo3(signature = (source=None, tag=None))]
     fn iprobe(
         &self,
@@ -320,7 +320,7 @@ impl World {
         Ok(found.map(Received::from))
     }
 
-    /// Wait until every rank has come here.
+    /// Wait until every rank has called it.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         collective::barrier(py, self)
     }
@@ -371,7 +371,8 @@ impl World {
         collective::fail(py, self)
     }
 
-    /// The collectives below with the result's array: the Python class makes one if none is given.
+    /// The collectives below need an array for the result: the Python class makes one if none is
+    /// given.
     #[pyo3(signature = (data, into, op))]
     fn _reduce_scatter(
         &self,
@@ -421,7 +422,7 @@ impl World {
         Memory::of_buffer(buffer)
     }
 
-    /// A window of elements like those of an array, with so many at this rank.
+    /// A window of elements like those of an array, with `count` of them at this rank.
     fn _window(
         &self,
         py: Python<'_>,
@@ -429,13 +430,13 @@ impl World {
         sample: &Bound<'_, PyAny>,
     ) -> PyResult<Window> {
         let sample = PythonArray::to_read(sample, "dtype")?;
-        // All ranks come here before any makes its part, which nothing interrupts.
+        // All ranks arrive here before any makes its part, which nothing interrupts.
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
         Window::open(&rank, &world, count, &sample)
     }
 
-    /// A persistent exchange of arrays in one piece with the ranks beside them.
+    /// A persistent exchange of contiguous arrays with neighbour ranks.
     fn _exchange(
         &self,
         py: Python<'_>,
@@ -478,13 +479,13 @@ impl World {
         let options = SharedOptions { parts, recoverable, protocol };
         let (name_of_element, bytes) = element;
         let element = Element { name: name_of_element, bytes };
-        // All ranks come here before any makes its part, which nothing interrupts.
+        // All ranks arrive here before any makes its part, which nothing interrupts.
         collective::barrier(py, self)?;
         let (rank, world) = self.open()?;
         Shared::make(py, &rank, &world, (name, &shape), (element, dtype), options)
     }
 
-    /// The shared variable of a name; `dtype_of` makes a dtype of the name of its elements.
+    /// The shared variable of a name; `dtype_of` makes a dtype from the name of its elements.
     fn _shared_named(&self, name: &str, dtype_of: &Bound<'_, PyAny>) -> PyResult<Shared> {
         let (rank, world) = self.open()?;
         Shared::named(&rank, &world, name, dtype_of)
@@ -509,7 +510,7 @@ impl World {
     }
 }
 
-/// A rank that exists.
+/// Checks that a rank exists.
 pub(crate) fn existing(world: &PythonComm, rank: i64) -> PyResult<u32> {
     let size = world.size();
     u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
@@ -520,7 +521,7 @@ pub(crate) fn existing(world: &PythonComm, rank: i64) -> PyResult<u32> {
     })
 }
 
-/// How many requests may be open in a wait for this rank itself that nobody ends.
+/// The limit of open requests for a wait that only this rank itself could end.
 fn own(world: &PythonComm, peer: u32) -> Option<usize> {
     (peer == world.rank()).then_some(0)
 }
