@@ -88,7 +88,7 @@ pub struct BenchArguments {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// The kinds that can be asked for.
+/// The kinds that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Selection {
     /// Half a round trip between two ranks
@@ -129,7 +129,7 @@ impl Selection {
     }
 }
 
-/// The forms of messages' data that can be asked for.
+/// The forms of messages' data that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Forms {
     /// A rank sends what it has just received, as a program that computes
@@ -159,7 +159,7 @@ pub(crate) enum Api {
     Mpi,
 }
 
-/// What can be compared with.
+/// The libraries and programs that can be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Other {
     /// Open MPI
@@ -188,7 +188,7 @@ pub(crate) enum PeerKind {
     Mpich,
 }
 
-/// What a process of the benchmark is.
+/// The role of a process of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
     /// A rank that runs what the conductor tells it
@@ -199,7 +199,7 @@ pub(crate) enum Role {
     Nothing,
 }
 
-/// Why a command line cannot be carried out; the user's mistake, exit code 2.
+/// Why a command line is invalid; the user's mistake, exit code 2.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ArgumentError {
     /// A number out of its range.
@@ -207,7 +207,7 @@ pub(crate) enum ArgumentError {
     Range {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// The given value.
         given: u64,
         /// The smallest value allowed.
         least: u64,
@@ -235,7 +235,7 @@ pub(crate) enum ArgumentError {
     /// Rows for a kind without.
     #[error("--rows has no meaning for {0}; use it with rows")]
     RowsUnused(&'static str),
-    /// A report file whose kind its name does not tell.
+    /// A report file whose name does not tell its kind.
     #[error("--report {}: the name must end in .html or .svg", .0.display())]
     ReportName(PathBuf),
     /// A rank started by hand.
@@ -246,7 +246,7 @@ pub(crate) enum ArgumentError {
 /// A command line whose every value has been checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BenchSettings {
-    /// What to measure.
+    /// The kinds to measure.
     pub(crate) selection: Selection,
     /// Rank counts asked for; empty means each kind's own.
     pub(crate) ranks: Vec<u32>,
@@ -260,9 +260,9 @@ pub(crate) struct BenchSettings {
     pub(crate) blocks: u32,
     /// Length of a block.
     pub(crate) block: Duration,
-    /// Latency from allocated buffers too.
+    /// Whether latency is measured from allocated buffers too.
     pub(crate) allocated: bool,
-    /// Patience with a silent job.
+    /// How long a job may stay silent.
     pub(crate) time_limit: Duration,
 }
 
@@ -318,19 +318,19 @@ impl Selection {
         matches!(self, Barrier | Collectives | Halo | Start | All)
     }
 
-    /// Whether it has messages whose size can be chosen.
+    /// Whether it has messages of selectable size.
     fn takes_sizes(self) -> bool {
         use Selection::{Barrier, Idle, Rate, Start};
         !matches!(self, Rate | Barrier | Start | Idle)
     }
 
-    /// Whether its messages have data that is fresh or warm.
+    /// Whether its messages have fresh or warm data.
     fn takes_data(self) -> bool {
         use Selection::{Barrier, Idle, Late, Rows, Shared, Start};
         !matches!(self, Barrier | Late | Shared | Rows | Start | Idle)
     }
 
-    /// The word of the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Selection::Latency => "latency",

@@ -1,14 +1,14 @@
-//! What a rank sends and what it receives into, in both forms of [`DataReuse`].
+//! The send and receive buffers of a rank, in both forms of [`DataReuse`].
 //!
 //! ```text
-//!             fresh, in place         fresh, in turns            warm
+//!             fresh, in place         fresh, alternating         warm
 //!   send      the one set, which      the set that was           the first set, which nothing
 //!             was received into       received into last         writes between messages
 //!   receive   the same set            the other set              the second, which nothing reads
 //! ```
 //!
-//! So what is fresh is always data that its sender has just written, by receiving it, as in a
-//! program that computes. What is warm lies in the caches of both sides, if it fits.
+//! So fresh data has always just been written by its sender, which received it, as in a program
+//! that computes. Warm data is in the caches of both sides, if it fits.
 //! peer/main.c places the sets in the same way.
 
 use hikyaku::{Scalar, SharedBuffer, World};
@@ -16,7 +16,7 @@ use hikyaku::{Scalar, SharedBuffer, World};
 use super::control::{BlockCommand, DataReuse};
 use super::rank::RankError;
 
-/// All buffers of a measurement together may have so many bytes, as in peer/main.c.
+/// The most bytes that all buffers of a measurement may have together, as in peer/main.c.
 const BUFFER_LIMIT: u64 = 4 << 30;
 
 /// Bytes of a cache line, as in peer/main.c.
@@ -31,8 +31,8 @@ pub(crate) enum MeasuredBuffer<T: Scalar = u8> {
 }
 
 impl<T: Scalar> MeasuredBuffer<T> {
-    /// So many `bytes`, every element `value`: each page has been written, so that no page fault
-    /// is timed.
+    /// A buffer of `bytes` bytes, every element `value`. Each page has been written, so that no
+    /// page fault is timed.
     pub(crate) fn new(
         world: &World,
         allocated: bool,
@@ -62,14 +62,14 @@ impl<T: Scalar> MeasuredBuffer<T> {
     }
 }
 
-/// A set of blocks to send and a set to receive into, which may be one and the same.
+/// A set of blocks to send and a set to receive into, which may be the same set.
 pub(crate) struct Sets<T: Scalar = u8> {
     buffer: MeasuredBuffer<T>,
     places: SetPlaces,
 }
 
 impl<T: Scalar> Sets<T> {
-    /// Sets of `blocks` messages of `command`; what is fresh is sent from where it was received.
+    /// Sets of `blocks` messages of `command`; fresh data is sent from the set that received it.
     pub(crate) fn in_place(
         world: &World,
         command: &BlockCommand,
@@ -79,7 +79,7 @@ impl<T: Scalar> Sets<T> {
         Sets::new(world, command, SetPlaces::new::<T>(command, blocks, 1), value)
     }
 
-    /// The same; what is fresh is received into one set and sent from the other, in turns.
+    /// The same; fresh data is received into one set and sent from the other, alternating.
     pub(crate) fn in_turns(
         world: &World,
         command: &BlockCommand,
@@ -100,19 +100,19 @@ impl<T: Scalar> Sets<T> {
         Ok(Sets { buffer: MeasuredBuffer::new(world, command.allocated, bytes, value)?, places })
     }
 
-    /// What is sent next.
+    /// The set to send next.
     #[inline]
     pub(crate) fn send(&mut self) -> &mut [T] {
         &mut self.buffer.elements()[self.places.send..][..self.places.length]
     }
 
-    /// What is received into next.
+    /// The set to receive into next.
     #[inline]
     pub(crate) fn receive(&mut self) -> &mut [T] {
         &mut self.buffer.elements()[self.places.receive..][..self.places.length]
     }
 
-    /// Both at once: to send, to receive into. In place, the second is empty.
+    /// Both sets: to send, and to receive into. In place, the second is empty.
     #[inline]
     pub(crate) fn both(&mut self) -> (&mut [T], &mut [T]) {
         let SetPlaces { send, receive, length, .. } = self.places;
@@ -122,13 +122,13 @@ impl<T: Scalar> Sets<T> {
         if send < receive { (low, high) } else { (high, low) }
     }
 
-    /// After an exchange: what it has received is fresh and sent next; what is warm stays.
+    /// Ends an exchange: received fresh data is sent next; warm data stays.
     #[inline]
     pub(crate) fn turn(&mut self) {
         self.places.turn();
     }
 
-    /// What was received into before the last [`Sets::turn`].
+    /// The set that was received into before the last [`Sets::turn`].
     pub(crate) fn received(&mut self) -> &mut [T] {
         match self.places.data {
             DataReuse::Fresh => self.send(),
@@ -137,7 +137,7 @@ impl<T: Scalar> Sets<T> {
     }
 }
 
-/// Where the sets begin in their buffer, and how long each is, in elements.
+/// The positions of the sets in their buffer, and the length of each, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SetPlaces {
     data: DataReuse,
@@ -147,7 +147,7 @@ struct SetPlaces {
 }
 
 impl SetPlaces {
-    /// `fresh_sets` is 1 or 2. What is warm shares no cache line with what is received.
+    /// `fresh_sets` is 1 or 2. Warm data shares no cache line with the receive set.
     fn new<T: Scalar>(command: &BlockCommand, blocks: u32, fresh_sets: u64) -> SetPlaces {
         let element = size_of::<T>() as u64;
         let bytes = command.bytes.saturating_mul(u64::from(blocks)) / element * element;

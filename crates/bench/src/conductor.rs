@@ -1,5 +1,5 @@
-//! The conductor: starts the contestants and has them run their blocks in turn, each block
-//! between two measurements of the bare hardware.
+//! The conductor: starts the contestants and lets them run their blocks in turn, each block between
+//! two measurements of the bare hardware.
 //!
 //! ```text
 //!   bare | hikyaku | bare | Open MPI | bare | MPICH | bare | hikyaku | ...
@@ -29,7 +29,7 @@ use super::plan::{self, MeasuredBlock, NearFar, Schedule};
 use super::results::{ContestantInfo, Figure, FormBlocks, OWN, by_state, summarise};
 use super::rivals::{Rival, RivalKind};
 
-/// Start-up is slow and steady: fewer repetitions tell as much.
+/// Start-up is slow and steady: fewer repetitions suffice.
 const START_BLOCKS: u32 = 7;
 
 /// Watching idle ranks takes four seconds each time.
@@ -37,25 +37,25 @@ const IDLE_BLOCKS: u32 = 1;
 
 /// A library under measurement.
 pub(crate) enum Contestant {
-    /// This one, by its own launcher.
+    /// This library, with its own launcher.
     Hikyaku(PathBuf),
-    /// Another one.
+    /// Another library.
     Peer(ReadyPeer),
     /// A program for one purpose.
     Rival(Rival),
 }
 
-/// How many ranks a job has, and where they run.
+/// The number of ranks of a job, and their placement.
 #[derive(Clone, Copy)]
 struct RankPlacement {
     ranks: u32,
-    /// Whether each has a core of its own.
+    /// Whether each rank has a core of its own.
     pinned: bool,
-    /// Whether each is a node of its own.
+    /// Whether each rank is a node of its own.
     apart: bool,
 }
 
-/// What a job's ranks are.
+/// The task of a job's ranks.
 #[derive(Clone, Copy)]
 enum Work<'a> {
     /// Serve the conductor's socket.
@@ -78,7 +78,7 @@ impl Contestant {
         matches!(self, Contestant::Hikyaku(_))
     }
 
-    /// Whom it is compared with: those that have a higher one.
+    /// Its place: it is compared with contestants that have a higher one.
     fn place(&self) -> u8 {
         u8::from(match self {
             Contestant::Hikyaku(_) => false,
@@ -92,7 +92,7 @@ impl Contestant {
         !matches!(self, Contestant::Rival(_))
     }
 
-    /// How it measures a point.
+    /// The forms in which it measures a point.
     fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
         match self {
             Contestant::Hikyaku(_) => point.ours.clone(),
@@ -101,7 +101,7 @@ impl Contestant {
         }
     }
 
-    /// Its turn in one form.
+    /// Its turns in one form.
     fn turn<'a>(
         &self,
         form: &'static str,
@@ -146,7 +146,7 @@ impl Contestant {
 
 /// A contestant's job at one rank count, or why it has none.
 struct Seat {
-    /// Which of the contestants.
+    /// The index of the contestant.
     contestant: usize,
     job: RefCell<Result<ConnectedJob, String>>,
 }
@@ -172,21 +172,21 @@ pub(crate) struct BenchRun<'a> {
     progress: &'a mut dyn FnMut(&Figure),
 }
 
-/// What a run leaves: figures are reported one by one as they are found.
+/// The findings of a run besides the figures, which are reported one by one.
 pub(crate) struct RunFindings {
     /// The cores measured between.
     pub(crate) cores: Cores,
     /// Every cache-line transfer of the run, in nanoseconds.
     pub(crate) lines: Vec<f64>,
-    /// Who took part.
+    /// The contestants that took part.
     pub(crate) contestants: Vec<ContestantInfo>,
-    /// What went wrong.
+    /// Problems of the run.
     pub(crate) notes: Vec<String>,
 }
 
 impl<'a> BenchRun<'a> {
-    /// A run of `contestants`, of which `executable` is this program; `progress` receives every
-    /// figure when it is complete.
+    /// A run of `contestants`; `executable` is this program. `progress` receives every figure when
+    /// it is complete.
     pub(crate) fn new(
         settings: &'a BenchSettings,
         executable: PathBuf,
@@ -227,7 +227,7 @@ impl<'a> BenchRun<'a> {
         RunFindings { cores: self.cores, lines, contestants: self.infos, notes: self.notes }
     }
 
-    /// Hands a figure over, and notes who is missing in it, once for each reason.
+    /// Reports a figure, and notes the contestants missing in it, once for each reason.
     fn report(&mut self, figure: &Figure) {
         for series in &figure.series {
             let Some(reason) = &series.unavailable else { continue };
@@ -325,8 +325,8 @@ impl<'a> BenchRun<'a> {
                 Ok(job) => sample(job, point, form, block, crowded, &mut schedule),
                 Err(reason) => return Err(reason.clone()),
             };
-            // A job that failed once is out, unless it has said so itself: what it would say next
-            // cannot be trusted.
+            // A job that failed once is excluded, because its next answer cannot be trusted, unless
+            // it reported the failure itself.
             result.map_err(|error| {
                 if !matches!(error, ContestantError::Refused { .. }) {
                     *job = Err(error.to_string());
@@ -337,7 +337,7 @@ impl<'a> BenchRun<'a> {
         let contestant = &self.contestants[seat.contestant];
         let turn = contestant.turn(form.name, Box::new(sample));
         if matches!(form.verb, Verb::OneWay(_) | Verb::TwoWays(_)) {
-            // Each is a limit of its own, and compared with.
+            // Each way is a limit of its own, and is compared with.
             return SampledForm { name: form.name, form: "", ..turn };
         }
         let Some(protocol) = form.protocol else { return turn };
@@ -369,7 +369,7 @@ impl<'a> BenchRun<'a> {
         }
     }
 
-    /// Asks the ranks of fresh jobs for their memory.
+    /// Queries the ranks of new jobs for their memory.
     fn memory(&mut self, cores: u32) {
         for ranks in start::memory_ranks(self.settings) {
             let crew = RankPlacement { ranks, pinned: ranks <= cores, apart: false };
@@ -417,7 +417,7 @@ impl<'a> BenchRun<'a> {
     }
 }
 
-/// What the settings select, ordered so that points that can share their jobs do.
+/// The selected points, ordered so that points that can share a job are adjacent.
 fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     let all = [
         (Selection::Latency, latency::points(settings)),
@@ -441,7 +441,7 @@ fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint> {
     points
 }
 
-/// A figure without messages; the caller adds what it has.
+/// A figure without messages; the caller adds further fields.
 fn figure(kind: FigureKind, ranks: u32, all: &[FormBlocks]) -> Figure {
     let (bare, series) = summarise(all, kind.lower_is_better());
     Figure {
@@ -461,10 +461,11 @@ fn figure(kind: FigureKind, ranks: u32, all: &[FormBlocks]) -> Figure {
 }
 
 /// One block; the first one finds out how much fits into a block.
+/// Samples one block; the first one finds out how much fits into a block.
 ///
-/// With a core for each rank, a batch in which something else had the core does not count: the
-/// block's value is the median of its batches. With more ranks than cores that something is the
-/// job itself, and what waiting loses to its own ranks is the very figure: the value is the mean.
+/// With a core for each rank, a batch in which other work had the core must not count: the block's
+/// value is the median of its batches. With more ranks than cores the other work is the job itself,
+/// and the time that waiting takes from its own ranks is to be measured: the value is the mean.
 fn sample(
     job: &mut ConnectedJob,
     point: &MeasuredPoint,
@@ -503,18 +504,18 @@ fn sample(
     Ok(point.value(time(fitting)?))
 }
 
-/// What is measured between two blocks.
+/// The bare measurement between two blocks.
 #[derive(Clone, Copy)]
 struct Beside {
     /// The bare value, in the point's unit.
     bare: f64,
-    /// The cache-line transfer at that moment, in nanoseconds, if that is part of it.
+    /// The cache-line transfer at that moment, in nanoseconds, if it was measured.
     line: Option<f64>,
 }
 
 /// Runs all turns `blocks` times in alternation, each between two bare measurements.
 ///
-/// A turn that fails is not asked again.
+/// A turn that fails is not repeated.
 fn rounds(
     blocks: u32,
     mut bare: impl FnMut() -> Option<Beside>,

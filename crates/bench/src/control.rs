@@ -1,9 +1,9 @@
 //! The line protocol between the conductor and the ranks it measures.
 //!
-//! The conductor (`hikyaku bench`) listens on a Unix socket in a directory of its own; every rank,
-//! ours and the peers', connects, says who it is, and then sleeps in a read until it is told to run
-//! a block. So all contestants can be alive at once without disturbing each other, and a block of
-//! one can stand right beside a block of the other.
+//! The conductor (`hikyaku bench`) listens on a Unix socket in a directory of its own. Every rank,
+//! ours and the peers', connects, introduces itself, and then sleeps in a read until it is told to
+//! run a block. So all contestants can be alive at once without disturbing each other, and a block
+//! of one can run directly after a block of another.
 //!
 //! ```text
 //!   rank      -> conductor   {"rank":0,"size":2,"pid":17,"library":"hikyaku 0.1.0","cpus":[0]}
@@ -35,23 +35,23 @@ pub(crate) const MOST_WINDOW: u32 = 8192;
 /// The most batches a command may ask for, as in peer.h.
 pub(crate) const MOST_BATCHES: u32 = 1000;
 
-/// Where the queue of a shared variable is.
+/// The place of a shared variable's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Home {
     /// On the node of the rank that acquires it.
     Here,
-    /// On another one.
+    /// On another node.
     There,
 }
 
-/// What happens to the data of messages between one and the next; see [`super::buffers`].
+/// The use of messages' data between two messages; see [`super::buffers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DataReuse {
-    /// A rank sends what it has just received.
+    /// A rank sends the data that it has just received.
     #[default]
     Fresh,
-    /// A rank sends the same untouched buffer and receives into another that nobody reads.
+    /// A rank sends the same untouched buffer and receives into another, which nothing reads.
     Warm,
 }
 
@@ -65,7 +65,7 @@ impl DataReuse {
     }
 }
 
-/// What the ranks shall do.
+/// The task of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Ping-pong between rank 0 and rank 1; a repetition is a round trip.
@@ -80,68 +80,68 @@ pub(crate) enum Verb {
     Barrier,
     /// Sums of numbers over all ranks.
     Allreduce,
-    /// Broadcasts whose roots take turns.
+    /// Broadcasts whose roots alternate.
     Broadcast,
-    /// Everybody's block to one, the roots in turn.
+    /// A block of every rank to the root; roots alternate.
     Gather,
-    /// A block of one's to everybody, the roots in turn.
+    /// A block from the root to every rank; roots alternate.
     Scatter,
-    /// A sum of doubles at one, the roots in turn.
+    /// A sum of doubles at the root; roots alternate.
     Reduce,
-    /// Everybody's block to everybody.
+    /// A block of every rank to every rank.
     Allgather,
-    /// Everybody's block to everybody, with a list of lengths.
+    /// A block of every rank to every rank, with a list of lengths.
     Allgatherv,
-    /// Everybody's blocks, one to each.
+    /// A block of every rank for each rank.
     Alltoall,
     /// The same with lists of lengths.
     Alltoallv,
     /// Sums of numbers over all ranks, a block of them to each.
     ReduceScatter,
-    /// Sums of numbers over the ranks up to each, and down to each, by turns.
+    /// Sums of numbers over the ranks up to each, and down to each, alternating.
     Scan,
     /// Exchanges of every rank with its two neighbours in a ring.
     Exchange(Clock, ExchangeCalls),
     /// Persistent collectives.
     Dense(Clock, DenseForm),
-    /// Acquisitions of a shared variable that nobody else wants, for writing.
+    /// Acquisitions of a shared variable that no other rank wants, for writing.
     FreeWrite,
     /// The same, for reading.
     FreeRead,
-    /// The same of a variable whose queue is there, for writing.
+    /// The same, for a variable whose queue is at this place, for writing.
     WriteAt(Home),
-    /// For reading.
+    /// The same, for reading.
     ReadAt(Home),
     /// Acquisitions of a shared variable by two ranks in turns.
     SharedTurns,
-    /// The same by something of Python's multiprocessing.
+    /// The same with a primitive of Python's multiprocessing.
     TurnsBy(TurnPrimitive),
-    /// A message one way, by a program that does nothing else; a repetition is a round trip.
+    /// A message one way, by a program without other work; a repetition is a round trip.
     OneWay(BareWay),
     /// A message each way at the same time, by that program.
     TwoWays(BareWay),
     /// Acquisitions by two ranks on two nodes in turns, by one of the protocols.
     Travel(Protocol),
-    /// Acquisitions of what a rank of another node owns, which waits in a call.
+    /// Acquisitions of a variable whose owner, a rank of another node, waits in a call.
     OwnerWaits(Protocol),
-    /// The same, and the owner computes.
+    /// The same, while the owner computes.
     OwnerComputes(Protocol),
     /// Rounds in which all rows of an array change hands.
     Rows(Protocol),
-    /// Tell the resident memory.
+    /// Report the resident memory.
     Memory,
     /// Block in a receive until the other rank's `Release`.
     Block,
-    /// Send what the other rank's `Block` waits for.
+    /// Send the message that the other rank's `Block` waits for.
     Release,
     /// Leave.
     Quit,
 }
 
-/// What Python's multiprocessing has for taking turns.
+/// The primitives of Python's multiprocessing for alternation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TurnPrimitive {
-    /// A lock, and looking again.
+    /// A lock, with polling.
     Lock,
     /// A condition.
     Condition,
@@ -154,7 +154,7 @@ impl TurnPrimitive {
     pub(crate) const ALL: [TurnPrimitive; 3] =
         [TurnPrimitive::Lock, TurnPrimitive::Condition, TurnPrimitive::Semaphore];
 
-    /// Its name in tables.
+    /// The name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             TurnPrimitive::Lock => "lock",
@@ -164,7 +164,7 @@ impl TurnPrimitive {
     }
 }
 
-/// How a message is moved by a program that does nothing else.
+/// How a program without other work moves a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BareWay {
     /// Through a shared ring, with two copies.
@@ -173,7 +173,7 @@ pub(crate) enum BareWay {
     Kernel,
     /// The same, one half by each end.
     Both,
-    /// Out of memory that both map, by the receiver.
+    /// Out of memory that both processes map, by the receiver.
     Shared,
     /// The same, one half by each end.
     SharedBoth,
@@ -184,7 +184,7 @@ impl BareWay {
     pub(crate) const ALL: [BareWay; 5] =
         [BareWay::Ring, BareWay::Kernel, BareWay::Both, BareWay::Shared, BareWay::SharedBoth];
 
-    /// Its name in tables, where each is compared with.
+    /// The name in tables, in which the ways are compared with each other.
     pub(crate) fn name(self) -> &'static str {
         match self {
             BareWay::Ring => "C ring",
@@ -196,7 +196,7 @@ impl BareWay {
     }
 }
 
-/// What of an exchange is timed.
+/// The part of an exchange that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// All of it, back to back.
@@ -205,13 +205,13 @@ pub(crate) enum Clock {
     Wait,
     /// The start and the wait, without the computing between them.
     Calls,
-    /// The processor time of the start, the wait and whatever else the process does for it.
+    /// The processor time of the start, the wait and other work of the process for the exchange.
     Processor,
     /// From the start of a neighbour that is late to the end of the wait for it.
     Late,
 }
 
-/// The calls an exchange is made of.
+/// The calls that make up an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExchangeCalls {
     /// Two non-blocking receives, two non-blocking sends, and a wait for the four.
@@ -235,10 +235,10 @@ pub(crate) enum DenseForm {
     Allreduce(DenseWay),
 }
 
-/// How it goes.
+/// How it is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DenseWay {
-    /// As the table of algorithms says.
+    /// By the algorithm of the table.
     Usual,
     /// By session queues.
     Session,
@@ -328,7 +328,7 @@ const WORDS: [(Verb, &str); 79] = [
 ];
 
 impl Verb {
-    /// The word of the protocol. What has none is said in one that no rank knows.
+    /// The word of the protocol. A verb without one gets a word that no rank knows.
     pub(crate) fn word(self) -> &'static str {
         WORDS.iter().find(|(verb, _)| *verb == self).map_or("unknown", |(_, word)| word)
     }
@@ -341,7 +341,7 @@ impl Verb {
 /// One block of work, the same for every rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockCommand {
-    /// What to do.
+    /// The operation.
     pub(crate) verb: Verb,
     /// Bytes of one message.
     pub(crate) bytes: u64,
@@ -353,7 +353,7 @@ pub(crate) struct BlockCommand {
     pub(crate) batches: u32,
     /// Repetitions in each batch.
     pub(crate) repetitions: u64,
-    /// What happens to the data in between.
+    /// The use of the data between messages.
     pub(crate) data: DataReuse,
 }
 
@@ -364,7 +364,7 @@ impl BlockCommand {
         BlockCommand { verb, bytes: 0, allocated, window: 0, batches: 0, repetitions: 0, data }
     }
 
-    /// Reads a command line; the error says what is wrong with it.
+    /// Parses a command line; the error describes what is invalid.
     pub(crate) fn parse(line: &str) -> Result<BlockCommand, String> {
         let malformed = || format!("malformed command {:?}", line.trim_end());
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -434,9 +434,9 @@ pub(crate) enum BlockAnswer {
         /// `RssShmem`, the shared part of it, in KiB.
         shared_kib: u64,
     },
-    /// The rank could not do it.
+    /// The rank failed.
     Failed {
-        /// Why.
+        /// The reason.
         error: String,
     },
 }

@@ -1,14 +1,14 @@
-//! What the bare hardware gives: probes between two cores, without any message passing.
+//! The limits of the bare hardware: probes between two cores, without any message passing.
 //!
 //! Each probe starts two threads, pins them to the two cores the ranks run on, measures for a
 //! millisecond or a few and ends; the caller places it directly before and after each sample.
 //! Every probe's figure is the median of batches, so that a batch in which the kernel ran something
 //! else does not count.
 //!
-//! The line probe is the floor of any message: one store of one core, seen by the other. The copy
-//! probe reads a buffer that the other core has just written, which is what a receiver's one copy
-//! must do; a warm buffer, which lies in both caches, would flatter. For messages of warm data it
-//! copies warm data.
+//! The line probe is the lower bound of any message: one store of one core, seen by the other. The
+//! copy probe reads a buffer that the other core has just written, as a receiver's one copy must
+//! do; a warm buffer, which is in both caches, would give a too good figure. For messages of warm
+//! data it copies warm data.
 
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
@@ -34,18 +34,18 @@ const SWITCH_ROUNDS: u64 = 50;
 /// The copy probe copies at least this many bytes per clock reading.
 const COPY_BYTES: usize = 16 * 1024;
 
-/// The turns probe copies about so many bytes per clock reading.
+/// The turns probe copies about this many bytes per clock reading.
 const TURN_BYTES: usize = 512 * 1024;
 
 /// The size and alignment of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// By what a probe is timed.
+/// The clock of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeClock {
-    /// The time that passes.
+    /// Elapsed time.
     Wall,
-    /// The time that the measuring thread has had a processor.
+    /// The processor time of the measuring thread.
     Processor,
 }
 
@@ -66,7 +66,7 @@ impl ProbeClock {
         }
     }
 
-    /// What looking at it costs within such a time, where that is not next to nothing.
+    /// The cost of reading the clock, within such a time, if it is not negligible.
     fn look(self) -> f64 {
         match self {
             ProbeClock::Wall => 0.0,
@@ -78,7 +78,7 @@ impl ProbeClock {
     }
 }
 
-/// Two cores between which is measured; equal where the process may use only one.
+/// The two cores of a measurement; equal if the process may use only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cores {
     /// The core of rank 0.
@@ -108,21 +108,21 @@ impl Cores {
     }
 }
 
-/// The CPUs this process may run on, ascending; empty if the kernel does not tell.
+/// The CPUs this process may run on, ascending; empty if the kernel does not report them.
 pub(crate) fn affinity() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Pins the calling thread. A refusal (the core went offline) leaves it where it is: the figure
-/// then has the wrong neighbourhood, which the spread of the blocks shows.
+/// Pins the calling thread. If the kernel refuses (the core went offline), the thread stays where
+/// it is: the spread of the blocks then shows the wrong distance.
 fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
     let _ = sched_setaffinity(None, &set);
 }
 
-/// One cache line of its own, and the line next to it, which prefetchers fetch along.
+/// A cache line of its own, with the next line, which prefetchers fetch along with it.
 #[repr(align(128))]
 struct ProbeLine(AtomicU64);
 
@@ -131,7 +131,7 @@ impl ProbeLine {
         ProbeLine(AtomicU64::new(0))
     }
 
-    /// Waits until the line holds `value`; `yielding` where both threads share one core.
+    /// Waits until the line holds `value`; `yielding` if both threads share a core.
     fn wait_for(&self, value: u64, yielding: bool) {
         while self.0.load(Acquire) != value {
             if yielding { thread::yield_now() } else { spin_loop() }
@@ -199,8 +199,8 @@ fn alternate(cores: Cores, rounds: u64) -> f64 {
 
 /// A stream of cache lines, `window` at a time and then one back: nanoseconds per line.
 ///
-/// This is what a window of the smallest messages costs at least: one line each, moved in a
-/// pipeline, and one acknowledgement.
+/// This is the least cost of a window of the smallest messages: one line each, moved in a pipeline,
+/// and one acknowledgement.
 pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
     let lines: Vec<ProbeLine> = (0..window.max(1)).map(|_| ProbeLine::new()).collect();
     let acknowledgement = ProbeLine::new();
@@ -227,9 +227,9 @@ pub(crate) fn stream(cores: Cores, window: u32) -> f64 {
     middle(&on_both(cores, send, receive))
 }
 
-/// A place that two threads write to in turns.
+/// A place that two threads write alternately.
 struct Turned {
-    /// Whose turn it is: the first thread's when even.
+    /// The number of the turn: the first thread's when even.
     turn: ProbeLine,
     bytes: UnsafeCell<Vec<u8>>,
 }
@@ -243,16 +243,16 @@ impl Turned {
     #[inline]
     fn write(&self, turn: u64, from: &[u8], yielding: bool) {
         self.turn.wait_for(turn, yielding);
-        // SAFETY: the turn is this thread's, each thread has every other one, and the other will
-        // not look before it is passed on below.
+        // SAFETY: the turn is this thread's, the threads alternate, and the other one does not
+        // access the bytes before the turn is passed on below.
         let bytes = unsafe { &mut *self.bytes.get() };
         bytes.copy_from_slice(black_box(from));
         self.turn.0.store(turn + 1, Release);
     }
 }
 
-/// Two threads that copy `bytes` to one place in turns: nanoseconds a turn. A lock that was handed
-/// over for nothing would take that.
+/// Two threads that copy `bytes` to one place alternately: nanoseconds a turn. A lock with a free
+/// hand-over would take that time.
 pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
     let place = Turned { turn: ProbeLine::new(), bytes: UnsafeCell::new(vec![1; bytes]) };
     let yielding = cores.shared();
@@ -276,18 +276,18 @@ pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
     middle(&on_both(cores, ask, answer))
 }
 
-/// One copy of `bytes` by one of two cores that take turns: nanoseconds by `clock`, the copy alone.
+/// One copy of `bytes` by one of two cores that alternate: nanoseconds by `clock`, the copy alone.
 ///
 /// Fresh data has just been written by the other core. Warm data was written once; each of the two
-/// copies it again and again to a place of its own, so that it lies in the caches of both, as far
-/// as it fits.
+/// copies it repeatedly to a place of its own, so that it is in the caches of both, as far as it
+/// fits.
 ///
-/// Source and destination both begin on a cache line, which is the best the hardware gives: a
-/// destination 16 bytes beside its source's alignment, as malloc likes to place it, was measured
-/// to take up to twice as long.
+/// Source and destination both begin on a cache line, which is the best case of the hardware: a
+/// destination 16 bytes off its source's alignment, as malloc often places it, was measured to take
+/// up to twice as long.
 ///
 /// Small buffers are copied several at a time, since a clock reading costs as much as a copy of 1
-/// KiB: one beside the other of fresh data, the same one again of warm data.
+/// KiB: adjacent buffers of fresh data, the same buffer repeatedly of warm data.
 pub(crate) fn copy(cores: Cores, bytes: usize, clock: ProbeClock, data: DataReuse) -> f64 {
     let bytes = bytes.max(1);
     let count = COPY_BYTES.div_ceil(bytes);
@@ -339,14 +339,14 @@ pub(crate) fn copy(cores: Cores, bytes: usize, clock: ProbeClock, data: DataReus
     middle(&on_both(turned, copy, other_side))
 }
 
-/// What of `buffer` lies behind its first line boundary.
+/// The part of `buffer` behind its first line boundary.
 fn from_line(buffer: &mut [u8]) -> &mut [u8] {
     let skip = buffer.as_ptr().align_offset(LINE_BYTES).min(buffer.len());
     &mut buffer[skip..]
 }
 
-/// The mutex is held by one thread at a time by turns; a poisoned one means that the other thread
-/// panicked, and the scope will say so.
+/// Locks the mutex, which the threads hold alternately. A poisoned one means that the other thread
+/// panicked, which the scope reports.
 fn lock(shared: &Mutex<Vec<u8>>) -> std::sync::MutexGuard<'_, Vec<u8>> {
     shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
 //! A running job under the conductor: start it, tell its ranks what to run, stop it.
 //!
-//! Invariants: a job whose conductor forgets it is ended, in order if it listens and by signal if
-//! not; nothing waits longer than the time limit; a job's socket directory is gone as soon as all
-//! ranks have connected, so that an interrupted benchmark leaves nothing behind.
+//! Invariants: a job that its conductor drops is ended, in order if it listens and by signal if
+//! not; no wait exceeds the time limit; a job's socket directory is removed as soon as all ranks
+//! have connected, so that an interrupted benchmark leaves nothing behind.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -22,7 +22,7 @@ use super::scratch::ScratchFolder;
 /// How long a job may take to end after it was told to.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The most characters of a job's own words that an error repeats.
+/// The most characters of a job's output that an error repeats.
 const WORDS_LIMIT: usize = 200;
 
 /// Why a contestant has no figure.
@@ -39,18 +39,18 @@ pub(crate) enum ContestantError {
     /// A system call of the conductor failed.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The action.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
     },
-    /// The job ended where it should not have.
+    /// The job ended unexpectedly.
     #[error("the job ended early: {0}")]
     Ended(String),
     /// The job did not answer in time.
     #[error("no answer within {0} s (see --time-limit)")]
     Silent(u64),
-    /// A rank says that it cannot do what it was asked, and goes on.
+    /// A rank reports that it cannot execute a command, and continues.
     #[error("rank {rank}: {error}")]
     Refused {
         /// The rank.
@@ -58,12 +58,12 @@ pub(crate) enum ContestantError {
         /// Its reason.
         error: String,
     },
-    /// A rank said something that the protocol does not have.
+    /// A rank's answer is not in the protocol.
     #[error("rank {rank} answered {answer:?}")]
     Answer {
         /// The rank.
         rank: usize,
-        /// Its words.
+        /// The answer.
         answer: String,
     },
 }
@@ -72,13 +72,13 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ContestantError {
     move |source| ContestantError::System { what, source }
 }
 
-/// The conductor's end of one rank.
+/// The conductor's connection to one rank.
 struct ConnectedRank {
     stream: BufReader<UnixStream>,
     hello: Hello,
 }
 
-/// A job whose ranks have all connected and sleep until told something.
+/// A job whose ranks have all connected and wait for commands.
 pub(crate) struct ConnectedJob {
     child: Child,
     ranks: Vec<ConnectedRank>,
@@ -104,12 +104,12 @@ impl ConnectedJob {
         Ok(job)
     }
 
-    /// What the ranks said of themselves, in rank order.
+    /// The introductions of the ranks, in rank order.
     pub(crate) fn hello(&self) -> impl Iterator<Item = &Hello> {
         self.ranks.iter().map(|rank| &rank.hello)
     }
 
-    /// Has every rank run `command`; the answers in rank order.
+    /// Lets every rank run `command`. Returns the answers in rank order.
     pub(crate) fn run(
         &mut self,
         command: &BlockCommand,
@@ -118,12 +118,12 @@ impl ConnectedJob {
             self.tell(rank, command)?;
         }
         let deadline = Instant::now() + self.time_limit;
-        // All are heard before the first that refused counts: then the job is where it was.
+        // All answers are read before a refusal counts: then the job is in a known state.
         let answers: Vec<_> = (0..self.ranks.len()).map(|rank| self.hear(rank, deadline)).collect();
         answers.into_iter().collect()
     }
 
-    /// Sends `command` to one rank, whose answer [`ConnectedJob::answer`] fetches later.
+    /// Sends `command` to one rank, whose answer [`ConnectedJob::answer`] reads later.
     pub(crate) fn tell(
         &mut self,
         rank: usize,
@@ -174,7 +174,7 @@ impl ConnectedJob {
         })
     }
 
-    /// Adds what the job itself said, where it said something.
+    /// Adds the job's own output to an error, if there is any.
     fn explain(&mut self, error: ContestantError, words: &Path) -> ContestantError {
         match (error, first_words(words)) {
             (ContestantError::Ended(how), Some(said)) => {
@@ -186,7 +186,7 @@ impl ConnectedJob {
 }
 
 impl Drop for ConnectedJob {
-    /// Ends the job: by word, then by SIGTERM (the launcher ends its ranks), then by SIGKILL.
+    /// Ends the job: by command, then by SIGTERM (the launcher ends its ranks), then by SIGKILL.
     fn drop(&mut self) {
         for rank in 0..self.ranks.len() {
             let _ = self.tell(rank, &BlockCommand::plain(Verb::Quit));
@@ -219,7 +219,7 @@ pub(crate) fn time_to_end(launcher: Process, limit: Duration) -> Result<Duration
     }
 }
 
-/// Ends a child: waits for `patience`, then asks, then insists.
+/// Ends a child: waits for `patience`, then sends SIGTERM, then SIGKILL.
 fn stop(child: &mut Child, patience: Duration) {
     if !ends_within(child, patience).unwrap_or(false)
         && let Ok(Some(pid)) = pid_of(child)
@@ -298,7 +298,7 @@ fn read_until(
     }
 }
 
-/// The first line with letters of what a job wrote to standard error.
+/// The first line with letters in a job's standard error.
 fn first_words(words: &Path) -> Option<String> {
     let said = String::from_utf8_lossy(&std::fs::read(words).ok()?).into_owned();
     let line = said.lines().find(|line| line.chars().any(char::is_alphabetic))?;

@@ -1,16 +1,16 @@
-//! `hikyaku bench` as a library: how fast messages are here, by ratio to what the bare hardware
-//! gives at the same moment, and on request to other libraries side by side.
+//! `hikyaku bench` as a library: the speed of messages here, as a ratio to the limits of the bare
+//! hardware at the same moment, and on request to other libraries.
 //!
-//! The program is its own measured object: the conductor (this process) starts itself as ranks
-//! with `hikyaku run`, one to a core where there are enough, and tells them over a Unix socket
-//! what to run. Machines drift while one measures, so every block of about 50 ms has the bare
-//! hardware measured directly before and after it, between the same two cores, and what is
-//! reported first is the median of the ratios formed block by block.
+//! The program measures itself: the conductor (this process) starts itself as ranks with
+//! `hikyaku run`, one to a core if there are enough, and sends them commands over a Unix socket.
+//! Machines drift during a measurement, so the bare hardware is measured directly before and after
+//! every block of about 50 ms, between the same two cores. The first figure reported is the median
+//! of the ratios formed block by block.
 //!
-//! Reading order: `arguments` and `plan` (pure), `kinds` (what is measured, and the ranks' side of
-//! it), `hardware` (the bare measurements), `control`, `rank` and `buffers` (the protocol, who
-//! obeys it, and what is sent from where), `job`, `peers` and `conductor` (who is started and
-//! when), `results` and `present` (what is said about it).
+//! Reading order: `arguments` and `plan` (pure), `kinds` (the measurements, and the ranks' side of
+//! them), `hardware` (the bare measurements), `control`, `rank` and `buffers` (the protocol, the
+//! ranks that follow it, and their buffers), `job`, `peers` and `conductor` (which programs are
+//! started, and when), `results` and `present` (the results and their output).
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -55,22 +55,22 @@ use results::{BenchResults, Figure, SCHEMA};
 use rivals::{Rival, RivalKind};
 use scratch::ScratchFolder;
 
-/// Where a benchmark says what it has found.
+/// The outputs of a benchmark.
 #[derive(Clone, Copy)]
 pub struct Console<'c> {
-    /// Prints a text and the end of a line on standard output.
+    /// Prints a text and a newline on standard output.
     pub print: &'c dyn Fn(&str) -> io::Result<()>,
-    /// Says one line on standard error.
+    /// Prints one line on standard error.
     pub say: &'c dyn Fn(&dyn Display),
 }
 
-/// Why there is no result, or not all of it. The text is one line.
+/// Why there is no result, or an incomplete one. The text is one line.
 #[derive(Debug, Error)]
 pub enum BenchFailure {
-    /// The command line asks for something invalid.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// Standard output takes nothing; what was to be written to files is there.
+    /// Standard output cannot be written; the files were written.
     #[error("cannot write standard output: {0}")]
     Output(io::Error),
     /// The machine or a program refused.
@@ -94,16 +94,16 @@ enum BenchError {
     /// The command line is invalid.
     #[error("{0}")]
     Arguments(#[from] ArgumentError),
-    /// This program cannot find itself.
+    /// The path of this program is unknown.
     #[error("cannot find this program's own file, to start it as ranks: {0}")]
     Executable(io::Error),
     /// Interrupts cannot be watched.
     #[error("cannot watch for interrupts: {0}")]
     Signals(io::Error),
-    /// No place for temporary files.
+    /// There is no place for temporary files.
     #[error("cannot make a directory for temporary files (see TMPDIR): {0}")]
     Scratch(io::Error),
-    /// A report that cannot be written.
+    /// A report cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {
         /// The file.
@@ -111,10 +111,10 @@ enum BenchError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Standard output takes nothing.
+    /// Standard output cannot be written.
     #[error("cannot write standard output: {0}")]
     Output(io::Error),
-    /// Not one figure of this library.
+    /// There is no figure of this library.
     #[error("nothing could be measured: {0}")]
     Nothing(String),
     /// A rank failed.
@@ -122,7 +122,7 @@ enum BenchError {
     Rank(#[from] rank::RankError),
 }
 
-/// Runs `hikyaku bench` in the program that is to be its own launcher and its own ranks: it starts
+/// Runs `hikyaku bench` in a program that serves as its own launcher and its own ranks: it starts
 /// its own file as `hikyaku run` and as `hikyaku bench --role rank`.
 ///
 /// # Errors
@@ -195,7 +195,7 @@ fn built(tools: Result<Tools, PeerError>, scratch: &ScratchFolder) -> Result<Con
     built.map(Contestant::Peer).map_err(|error| error.to_string())
 }
 
-/// What is to be compared with, ready to be started; or why that cannot be.
+/// The contestants to compare with, ready to be started, or why they cannot be.
 fn contestants_of(
     other: Other,
     directories: &[PathBuf],
@@ -209,7 +209,7 @@ fn contestants_of(
     match other {
         Other::OpenMpi => vec![peer(PeerKind::OpenMpi)],
         Other::Mpich => vec![peer(PeerKind::Mpich)],
-        // What is said in Python is to be compared with what is said in Python.
+        // Python programs are compared with Python programs.
         Other::Python => vec![rival(RivalKind::Package), rival(RivalKind::Python)],
         Other::Mutex => vec![rival(RivalKind::Mutex)],
         Other::Redis => vec![rival(RivalKind::Redis)],
@@ -247,7 +247,7 @@ fn publish(
         true => serde_json::to_string_pretty(results).expect("results are numbers and names"),
         false => present::text(results).trim_end().to_owned(),
     };
-    // The files are wanted also where nobody reads the tables.
+    // The files are written even if standard output fails.
     let printed = (console.print)(&text);
     for (path, content) in arguments.report.iter().flat_map(|to| present::files(results, to)) {
         let written = fs::write(&path, content);

@@ -1,4 +1,4 @@
-//! What the numbers were measured on, as the kernel tells it.
+//! The machine of a measurement, as the kernel describes it.
 
 use std::fs;
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use super::hardware;
 
-/// The description that stands beside every result. It names nothing private: no host, no user.
+/// The description printed with every result. It contains nothing private: no host, no user.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct MachineDescription {
-    /// `model name` of /proc/cpuinfo, or the architecture where the file has none.
+    /// `model name` of /proc/cpuinfo, or the architecture if the file has none.
     pub(crate) cpu: String,
     /// Online processors.
     pub(crate) cores: usize,
     /// The processors this process may use.
     pub(crate) affinity: Vec<usize>,
-    /// The CPU quota of the control groups, in cores; absent where there is no limit.
+    /// The CPU quota of the control groups, in cores; absent without a limit.
     pub(crate) quota_cores: Option<f64>,
     /// Kernel release.
     pub(crate) kernel: String,
 }
 
 impl MachineDescription {
-    /// Describes this machine; what cannot be read is said to be unknown.
+    /// Describes this machine; unreadable values are reported as unknown.
     pub(crate) fn describe() -> MachineDescription {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");

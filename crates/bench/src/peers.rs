@@ -1,9 +1,9 @@
-//! The other libraries: where they are, how their program is built, how their ranks are started.
+//! The other libraries: their location, the build of their program, the start of their ranks.
 //!
-//! A peer is found by its own `mpicc`, under the directories given and then on PATH; what stands
-//! beside it (`ompi_info`, `mpichversion`) tells whose it is, since every implementation installs
-//! a program of the same name. The comparison program is this tool's own source, so both sides
-//! run the same windows, sizes and batches.
+//! A peer is found by its own `mpicc`, in the given directories and then on PATH. The programs
+//! beside it (`ompi_info`, `mpichversion`) identify it, since every implementation installs a
+//! program of the same name. The comparison program is this tool's own source, so both sides run
+//! the same windows, sizes and batches.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::arguments::PeerKind;
 
-/// The comparison program: files by name; those that do not end in .c are included by the others.
+/// The comparison program: files by name; the others include files that do not end in .c.
 const SOURCES: [(&str, &str); 5] = [
     ("peer.h", include_str!("peer/peer.h")),
     ("main.c", include_str!("peer/main.c")),
@@ -24,7 +24,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("exchange.c", include_str!("peer/exchange.c")),
 ];
 
-/// Why a peer cannot take part. Each is one line that says how to get there.
+/// Why a peer cannot take part. Each is one line with the remedy.
 #[derive(Debug, Error)]
 pub(crate) enum PeerError {
     /// No such peer on this machine.
@@ -36,7 +36,7 @@ pub(crate) enum PeerError {
     Missing {
         /// The peer.
         kind: PeerKind,
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
     /// Hikyaku was built without its libraries for MPI programs.
@@ -45,7 +45,7 @@ pub(crate) enum PeerError {
         PeerKind::Own.name()
     )]
     NotBuilt {
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
     /// Its compiler could not be run or did not compile.
@@ -55,7 +55,7 @@ pub(crate) enum PeerError {
         kind: PeerKind,
         /// Its compiler.
         mpicc: String,
-        /// The first line of what it said.
+        /// The first line of its output.
         reason: String,
     },
     /// The source or the directory could not be written.
@@ -64,7 +64,7 @@ pub(crate) enum PeerError {
 }
 
 impl PeerKind {
-    /// The name people know.
+    /// The common name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PeerKind::Own => "hikyaku MPI",
@@ -108,7 +108,7 @@ pub(crate) struct ReadyPeer {
     program: PathBuf,
 }
 
-/// Where to look: the directories given, then PATH.
+/// The directories to search: the given ones, then PATH.
 pub(crate) fn search_path(given: &[PathBuf]) -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let given = given.iter().map(|dir| dir.join("bin"));
@@ -118,7 +118,7 @@ pub(crate) fn search_path(given: &[PathBuf]) -> Vec<PathBuf> {
 /// Finds the tools of `kind` in the first of `directories` that has them.
 ///
 /// A distribution that installs both under /usr/bin gives each a name with a suffix; a plain
-/// `mpicc` beside the witnesses of both would be a guess, so the suffix goes first.
+/// `mpicc` beside the witnesses of both would be ambiguous, so the suffix goes first.
 pub(crate) fn find(kind: PeerKind, directories: &[PathBuf]) -> Result<Tools, PeerError> {
     for directory in directories {
         let suffixed = format!(".{}", kind.package());
@@ -181,13 +181,13 @@ impl Tools {
 }
 
 impl ReadyPeer {
-    /// Which library.
+    /// The library.
     pub(crate) fn kind(&self) -> PeerKind {
         self.kind
     }
 
-    /// The command that starts `ranks` ranks, one to a core where there are enough, and the
-    /// library's own way of sharing cores where there are not.
+    /// The command that starts `ranks` ranks, one to a core if there are enough, and otherwise with
+    /// the library's own way of sharing cores.
     pub(crate) fn launcher(&self, ranks: u32, pinned: bool) -> Process {
         let mut command = Process::new(&self.mpiexec);
         let flags: &[&str] = match (self.kind, pinned) {
@@ -205,7 +205,7 @@ impl ReadyPeer {
     }
 }
 
-/// The short name of a library: "Open MPI 5.0.11" of a line that goes on for long.
+/// The short name of a library, such as "Open MPI 5.0.11", from a longer line.
 pub(crate) fn short_version(library: &str) -> String {
     let text = library.split(',').next().unwrap_or_default();
     let text = text.replace("MPICH Version:", "MPICH ").replace("Open MPI v", "Open MPI ");

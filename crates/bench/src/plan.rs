@@ -1,9 +1,9 @@
-//! The arithmetic of a benchmark: how long a block runs and what a series of blocks says.
+//! The arithmetic of a benchmark: the length of a block, and the evaluation of a series of blocks.
 //!
-//! Everything here is a pure function of numbers, so that it can be tested exactly. The rule the
-//! whole module serves: machines drift (cores that share a cache at one moment do not at the
-//! next), so a ratio is formed inside each block, against the bare measurement taken right beside
-//! it, and only the ratios are summarised. The ratio of two medians is never used.
+//! Everything here is a pure function of numbers, so that it can be tested exactly. The whole
+//! module follows one rule: machines drift (cores that share a cache at one moment do not at the
+//! next), so a ratio is formed inside each block, against the bare measurement taken directly
+//! before and after it, and only the ratios are summarised. The ratio of two medians is never used.
 
 use serde::Serialize;
 
@@ -13,19 +13,19 @@ const SAME_STATE: f64 = 1.5;
 /// The shortest batch worth timing, in nanoseconds: a clock reading costs about 25 ns.
 const BATCH_NANOSECONDS: f64 = 1e6;
 
-/// The most batches one block is cut into (a peer's program keeps an array of that order).
+/// The most batches of one block (a peer's program keeps an array of that order).
 const MOST_BATCHES: u32 = 200;
 
-/// A look at something takes enough time once it takes this share of a block.
+/// A trial is long enough once it takes this share of a block.
 const LOOK_SHARE: f64 = 0.1;
 
-/// By how much a look is longer than the one before.
+/// By how much a trial is longer than the one before.
 const LOOK_GROWTH: u64 = 8;
 
 /// The most repetitions in one batch, whatever the estimate says.
 const MOST_REPETITIONS: u64 = 10_000_000;
 
-/// What a set of values says: its middle and its spread.
+/// The middle and the spread of a set of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct ValueSummary {
     /// The middle value.
@@ -39,7 +39,7 @@ pub(crate) struct ValueSummary {
 }
 
 impl ValueSummary {
-    /// The summary of `values`, `None` of an empty set or one that holds a value not finite.
+    /// The summary of `values`; `None` for an empty set or one with a value that is not finite.
     pub(crate) fn of(values: &[f64]) -> Option<ValueSummary> {
         Some(ValueSummary {
             median: percentile(values, 0.5)?,
@@ -67,36 +67,36 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     percentile(values, 0.5)
 }
 
-/// The mean of `values`, `None` of an empty set or one that holds a value not finite.
+/// The mean of `values`; `None` for an empty set or one with a value that is not finite.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     mean.is_finite().then_some(mean)
 }
 
-/// One block: what a contestant reached, and what the bare hardware gave right beside it.
+/// One block: the contestant's value, and the bare hardware's value at the same time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct MeasuredBlock {
     /// The contestant's value, in the point's unit.
     pub(crate) value: f64,
-    /// The bare value in the same unit, where the point has one.
+    /// The bare value in the same unit, if the point has one.
     pub(crate) bare: Option<f64>,
-    /// The cache-line transfers before and after it, in nanoseconds, where that is what is bare.
+    /// The cache-line transfers before and after it, in nanoseconds, if they are the bare value.
     pub(crate) lines: Option<[f64; 2]>,
 }
 
-/// How far apart the cores were.
+/// The distance of the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Distance {
-    /// In the nearer of two states.
+    /// In the nearer one of two states.
     Near,
     /// In the farther one.
     Far,
 }
 
 impl MeasuredBlock {
-    /// The state that the machine was in while it was taken, if it was in one; `split` is between
-    /// the two, in nanoseconds.
+    /// The state of the machine during the block, if it was constant; `split` is between the two
+    /// states, in nanoseconds.
     pub(crate) fn distance(&self, split: f64) -> Option<Distance> {
         match self.lines?.map(|line| line > split) {
             [false, false] => Some(Distance::Near),
@@ -126,7 +126,7 @@ pub(crate) fn ratios_to_bare(blocks: &[MeasuredBlock]) -> Vec<f64> {
 /// Each block of `ours` over the block of `theirs` taken in the same round.
 ///
 /// A pair between whose halves the machine changed state says nothing about either, so it is left
-/// out; if the machine never stood still, all pairs count, and the spread tells.
+/// out; if the machine changed in every pair, all pairs count, and the spread shows it.
 pub(crate) fn ratios_to_peer(ours: &[MeasuredBlock], theirs: &[MeasuredBlock]) -> Vec<f64> {
     let pairs = || ours.iter().zip(theirs).filter(|(_, their)| their.value > 0.0);
     let ratio = |(our, their): (&MeasuredBlock, &MeasuredBlock)| our.value / their.value;
@@ -141,7 +141,7 @@ fn same_state(one: &MeasuredBlock, other: &MeasuredBlock) -> bool {
     }
 }
 
-/// How a block is cut: every batch is timed for itself and the block's value is their median, so
+/// The parts of a block: every batch is timed separately and the block's value is their median, so
 /// that a batch in which another process took the core does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Schedule {
@@ -152,15 +152,15 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The first look at something whose cost is unknown.
+    /// The first trial of an operation of unknown cost.
     pub(crate) const FIRST: Schedule = Schedule { batches: 1, repetitions: 1 };
 
-    /// What to try after `self` showed that a repetition takes `each_nanoseconds`; `None` once that
-    /// is known well enough to plan a block of `block_nanoseconds`.
+    /// The next trial after `self` showed that a repetition takes `each_nanoseconds`; `None` once
+    /// that is known well enough to plan a block of `block_nanoseconds`.
     ///
-    /// The first look does not count: it pays for connections and page faults. Later ones grow by
-    /// steps, for one repetition may say little: the root of a broadcast is through long before the
-    /// others, and a block planned by that could take minutes.
+    /// The first trial does not count: it pays for connections and page faults. Later ones grow by
+    /// steps, for one repetition may be misleading: the root of a broadcast is done long before the
+    /// others, and a block planned from its time could take minutes.
     pub(crate) fn look_again(
         self,
         each_nanoseconds: f64,
@@ -174,7 +174,7 @@ impl Schedule {
         (first || !enough).then_some(Schedule { batches: 1, repetitions })
     }
 
-    /// A block of about `block_nanoseconds` of something that takes `each_nanoseconds`.
+    /// A block of about `block_nanoseconds` of an operation that takes `each_nanoseconds`.
     pub(crate) fn fill(each_nanoseconds: f64, block_nanoseconds: f64) -> Schedule {
         let each = if each_nanoseconds.is_finite() { each_nanoseconds.max(1.0) } else { f64::MAX };
         let batch = BATCH_NANOSECONDS.min(block_nanoseconds);
@@ -211,7 +211,7 @@ impl NearFar {
         })
     }
 
-    /// What is between the two states, in nanoseconds; `None` of a machine that never changed.
+    /// The limit between the two states, in nanoseconds; `None` if the machine never changed.
     pub(crate) fn split(lines: &[f64]) -> Option<f64> {
         let (low, high) = (percentile(lines, 0.05)?, percentile(lines, 0.95)?);
         (high > 2.0 * low).then(|| (low * high).sqrt())
@@ -294,7 +294,7 @@ mod tests {
             look = next;
         }
         assert_eq!(repetitions, [8, 64, 512, 1_000]);
-        // What turns out to be slow is not looked at for longer.
+        // An operation that turns out to be slow needs no longer trial.
         let slow = Schedule { batches: 1, repetitions: 8 };
         assert_eq!(slow.look_again(5e6, 50e6), None);
         assert_eq!(Schedule::FIRST.look_again(5e9, 50e6).map(|next| next.repetitions), Some(2));

@@ -1,9 +1,9 @@
-//! Results for people: a table for each kind, and charts of it where a chart says more.
+//! Results for people: a table for each kind, and charts where a chart shows more.
 //!
 //! [`rows`] has the charts of the paper's figures, which have two dimensions.
 //!
-//! Values go to the report crate in base units, which chooses prefixes and writes text, HTML and
-//! SVG; nothing here formats a number.
+//! Values go to the report crate in base units. It chooses prefixes and writes text, HTML and SVG;
+//! nothing here formats a number.
 
 mod rows;
 mod units;
@@ -37,7 +37,7 @@ pub(crate) fn text(results: &BenchResults) -> String {
     out
 }
 
-/// Who took part and how near the cores were: the lines under the title.
+/// The contestants and the distance of the cores: the lines under the title.
 fn standing(results: &BenchResults) -> Vec<String> {
     let libraries: Vec<&str> =
         results.contestants.iter().map(|contestant| contestant.library.as_str()).collect();
@@ -63,7 +63,7 @@ fn standing(results: &BenchResults) -> Vec<String> {
     lines
 }
 
-/// What the rows and the ratios of a kind mean: the lines under its table.
+/// The meaning of a kind's rows and ratios: the lines under its table.
 fn meaning(results: &BenchResults, kind: FigureKind) -> Vec<String> {
     let mut lines: Vec<String> = kind.explanation().map(str::to_owned).into_iter().collect();
     let mut bare: Vec<(&str, Vec<String>)> = Vec::new();
@@ -95,7 +95,7 @@ fn meaning(results: &BenchResults, kind: FigureKind) -> Vec<String> {
     lines
 }
 
-/// Whether a peer was measured in several forms, none of which is that of ours.
+/// Whether a peer was measured in several forms, none of which is our form.
 fn compares_forms(figure: &Figure) -> bool {
     let forms = |peer: &str| figure.series.iter().filter(|s| s.contestant == peer).count();
     figure.series.iter().any(|series| {
@@ -104,7 +104,7 @@ fn compares_forms(figure: &Figure) -> bool {
     })
 }
 
-/// Where a figure stands: its ranks and its message size.
+/// The position of a figure: its ranks and its message size.
 fn place(figure: &Figure) -> String {
     let ranks = figure.ranks;
     let bytes = figure.bytes.map(|bytes| Shown::Bytes.format(bytes as f64));
@@ -128,7 +128,7 @@ fn peers(results: &BenchResults, kind: FigureKind) -> Vec<&str> {
     names
 }
 
-/// The table of a kind, `None` if nothing of it was measured.
+/// The table of a kind; `None` if it was not measured.
 pub(crate) fn table(results: &BenchResults, kind: FigureKind) -> Option<Table> {
     results.of(kind).next()?;
     let peers = peers(results, kind);
@@ -164,8 +164,8 @@ pub(crate) fn table(results: &BenchResults, kind: FigureKind) -> Option<Table> {
     Some(table)
 }
 
-/// What a figure's rows say: all of it, and what was reached in each state of the machine, if it
-/// changed meanwhile; else in which state it was, if it is known to have two.
+/// The rows of a figure: all of it, and the values in each state of the machine, if it changed
+/// meanwhile; otherwise the state it was in, if it is known to have two.
 fn standings(figure: &Figure) -> Vec<(&'static str, Option<ValueSummary>, &[ContestantSeries])> {
     let word = |cores| match cores {
         Distance::Near => "near",
@@ -182,7 +182,7 @@ fn standings(figure: &Figure) -> Vec<(&'static str, Option<ValueSummary>, &[Cont
     }
 }
 
-/// Which columns tell the figures of a table apart. Two ranks go without saying beside a size.
+/// The columns that distinguish the figures of a table. Two ranks are implied beside a size.
 struct Columns {
     ranks: bool,
     rows: bool,
@@ -199,7 +199,7 @@ impl Columns {
         Columns { ranks, rows, bytes, data }
     }
 
-    /// What has the bytes.
+    /// The item that the bytes belong to.
     fn of_bytes(&self) -> &'static str {
         if self.rows { "row" } else { "message" }
     }
@@ -219,7 +219,7 @@ impl Columns {
     }
 }
 
-/// How many blocks each series has.
+/// The number of blocks of each series.
 fn blocks(series: &[ContestantSeries]) -> Vec<usize> {
     series.iter().map(|one| one.value.map_or(0, |value| value.blocks)).collect()
 }
@@ -258,8 +258,8 @@ fn cells(
     row
 }
 
-/// The charts of a kind and what to add to their names: one over the message size for each rank
-/// count and form of data, or one over the rank count where there are no sizes to draw.
+/// The charts of a kind with the suffixes of their names: one over the message size for each rank
+/// count and form of data, or one over the rank count if there are no sizes to draw.
 pub(crate) fn charts(results: &BenchResults, kind: FigureKind) -> Vec<(String, Chart)> {
     if kind == FigureKind::Rows {
         return rows::charts(results);
@@ -274,7 +274,7 @@ pub(crate) fn charts(results: &BenchResults, kind: FigureKind) -> Vec<(String, C
         }
     }
     let of = |data: Option<DataReuse>| results.of(kind).filter(move |one| one.data == data);
-    // The title says the form also where there is only one.
+    // The title names the form even if there is only one.
     let title = |data: Option<DataReuse>| match data {
         Some(data) => format!("{}, {} data", kind.title(), data.name()),
         None => kind.title().to_owned(),
@@ -309,7 +309,7 @@ pub(crate) fn charts(results: &BenchResults, kind: FigureKind) -> Vec<(String, C
     forms.iter().filter_map(over_ranks).collect()
 }
 
-/// A chart of `figures` over `place`; `None` if that has not two values above zero.
+/// A chart of `figures` over `place`; `None` with fewer than two values above zero.
 fn chart<'a>(
     title: String,
     across: Axis,
@@ -342,8 +342,8 @@ fn chart<'a>(
     Some(chart.into())
 }
 
-/// What a figure adds to a chart: each form of ours, and of each other library the fastest, since
-/// with all of them nobody could tell the lines apart.
+/// A figure's lines in a chart: each form of ours, and the fastest form of each other library,
+/// since more lines could not be told apart.
 fn shown_lines(figure: &Figure) -> Vec<(String, f64)> {
     let mut lines: Vec<(String, f64)> = Vec::new();
     for series in &figure.series {
@@ -397,8 +397,8 @@ pub(crate) fn html(results: &BenchResults) -> String {
     page.to_html()
 }
 
-/// The files of a report: one page, or one picture per chart. A single chart has the name given,
-/// several have the kind's name and the rank count before the ending.
+/// The files of a report: one page, or one picture per chart. A single chart gets the given name,
+/// several get the kind's name and the rank count before the extension.
 pub(crate) fn files(results: &BenchResults, path: &Path) -> Vec<(PathBuf, String)> {
     if path.extension().is_some_and(|end| end == "html") {
         return vec![(path.to_owned(), html(results))];
@@ -515,7 +515,7 @@ mod tests {
             told.lines().filter(has).filter(|line| line.contains("hikyaku")).count()
         };
         assert_eq!((rows("all"), rows("near"), rows("far")), (2, 2, 2), "{told}");
-        // One state, and all of the blocks in it.
+        // One state, with all of the blocks in it.
         let mut figure = results.figures.remove(0);
         let (bare, series) = (figure.bare, figure.series.clone());
         figure.states = vec![InState { cores: Distance::Far, bare, series }];

@@ -1,14 +1,14 @@
-//! Processor time: what the kernel has counted for this process and this thread.
+//! Processor time of this process and of this thread, as counted by the kernel.
 //!
-//! A look costs a system call, some 0.2 µs here, which is more than a small exchange takes. What
-//! looking costs is therefore measured beside every figure and taken off.
+//! Reading it costs a system call, some 0.2 µs here, which is more than a small exchange takes. So
+//! the cost of reading is measured beside every figure and subtracted.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Rounds with nothing in them by which the cost of looking is known; a process that took the core
-/// in one of them does not count.
+/// Empty rounds that measure the cost of reading; a round in which another process took the core
+/// does not count.
 const EMPTY_ROUNDS: usize = 65;
 
 /// Processor time of all threads of this process so far.
@@ -21,7 +21,7 @@ pub(crate) fn of_thread() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// The middle of what `round` says when there is nothing to be measured in it.
+/// The median of `round` without any work in it.
 pub(crate) fn middle_of_empty(mut round: impl FnMut() -> Duration) -> Duration {
     let mut rounds: Vec<Duration> = (0..EMPTY_ROUNDS).map(|_| round()).collect();
     rounds.sort_unstable();

@@ -1,4 +1,4 @@
-//! What a rank does for every kind: batches of calls, timed, and how it fails.
+//! The ranks' side of every kind: timed batches of calls, and their errors.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::control::{BlockAnswer, BlockCommand};
 /// The tag of every message of the benchmark.
 pub(crate) const TAG: i32 = 7;
 
-/// Why a rank could not go on.
+/// Why a rank could not continue.
 #[derive(Debug, Error)]
 pub(crate) enum RankError {
     /// The conductor cannot be reached or has gone.
@@ -28,7 +28,7 @@ pub(crate) enum RankError {
     Command(String),
 }
 
-/// Runs the batches of `command` behind a barrier; each says how long that of it took which counts.
+/// Runs the batches of `command` after a barrier; `batch` returns the time that counts.
 pub(crate) fn batches(
     world: &World,
     command: &BlockCommand,
@@ -42,7 +42,7 @@ pub(crate) fn batches(
     Ok(BlockAnswer::Times { nanoseconds })
 }
 
-/// The batches of a measurement in which everything counts; `body` is one repetition.
+/// The batches of a measurement in which all time counts; `body` is one repetition.
 pub(crate) fn whole(
     world: &World,
     command: &BlockCommand,

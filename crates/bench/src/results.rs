@@ -1,5 +1,5 @@
-//! What a run of the benchmark found, as data: the JSON document is this, and the tables and
-//! charts are made of it.
+//! The findings of a benchmark run, as data: the JSON document is this, and the tables and charts
+//! are made from it.
 
 use serde::Serialize;
 
@@ -8,20 +8,20 @@ use super::kinds::{FigureKind, FigureUnit};
 use super::machine::MachineDescription;
 use super::plan::{self, Distance, MeasuredBlock, NearFar, ValueSummary};
 
-/// The version of the JSON document; it grows when a field changes its meaning or goes.
+/// The version of the JSON document; it grows when a field changes its meaning or is removed.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The name of this library in figures.
 pub(crate) const OWN: &str = "hikyaku";
 
-/// Everything one run found.
+/// All findings of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct BenchResults {
     /// Version of this document.
     pub(crate) schema: u32,
     /// Version of hikyaku.
     pub(crate) hikyaku: String,
-    /// What it ran on.
+    /// The machine.
     pub(crate) machine: MachineDescription,
     /// The cores between which the bare hardware was measured.
     pub(crate) cores: [usize; 2],
@@ -31,11 +31,11 @@ pub(crate) struct BenchResults {
     pub(crate) blocks: u32,
     /// Length of a block, in milliseconds.
     pub(crate) block_milliseconds: u64,
-    /// The libraries, as they name themselves, with the CPUs of their ranks where two were asked.
+    /// The libraries, as they name themselves, with the CPUs of their ranks in two-rank jobs.
     pub(crate) contestants: Vec<ContestantInfo>,
     /// The figures.
     pub(crate) figures: Vec<Figure>,
-    /// What a reader should know: peers not found, contestants abandoned.
+    /// Notes for the reader: peers not found, contestants abandoned.
     pub(crate) notes: Vec<String>,
 }
 
@@ -51,13 +51,13 @@ impl BenchResults {
 pub(crate) struct ContestantInfo {
     /// Its name in the figures.
     pub(crate) name: String,
-    /// What it says it is.
+    /// Its own description.
     pub(crate) library: String,
     /// The CPUs each rank of its two-rank job may use.
     pub(crate) cpus: Vec<Vec<usize>>,
 }
 
-/// One figure: a kind, a size, a rank count, and what everybody reached.
+/// One figure: a kind, a size, a rank count, and the value of every contestant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figure {
     /// Its kind.
@@ -74,36 +74,36 @@ pub(crate) struct Figure {
     pub(crate) window: Option<u32>,
     /// Rows of the array, for kinds with rows.
     pub(crate) rows: Option<u32>,
-    /// What happens to the data of a message between one and the next, for kinds with both forms.
+    /// The form of the messages' data, for kinds that have both.
     pub(crate) data: Option<DataReuse>,
-    /// What "bare" is for this figure.
+    /// The meaning of "bare" for this figure.
     pub(crate) bare_is: Option<String>,
-    /// What the bare hardware gave.
+    /// The value of the bare hardware.
     pub(crate) bare: Option<ValueSummary>,
-    /// What each contestant reached.
+    /// The values of each contestant.
     pub(crate) series: Vec<ContestantSeries>,
-    /// The same of the rounds in which the cores were near, and of those in which they were far, if
-    /// the machine was seen in both states; a round in which it changed is in neither.
+    /// The same for the rounds in which the cores were near, and for those in which they were far,
+    /// if the machine was in both states; a round in which it changed is in neither.
     pub(crate) states: Vec<InState>,
 }
 
-/// What was reached in one state of the machine.
+/// The values in one state of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct InState {
-    /// How far apart the cores were.
+    /// The distance of the cores.
     pub(crate) cores: Distance,
-    /// What the bare hardware gave.
+    /// The value of the bare hardware.
     pub(crate) bare: Option<ValueSummary>,
-    /// What each contestant reached.
+    /// The values of each contestant.
     pub(crate) series: Vec<ContestantSeries>,
 }
 
-/// What one contestant reached in one form.
+/// The values of one contestant in one form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ContestantSeries {
     /// The contestant.
     pub(crate) contestant: String,
-    /// Which calls were made, from which memory; nothing where there is only one form.
+    /// The calls and the memory; empty if there is only one form.
     pub(crate) form: String,
     /// Its value; absent if it could not be measured.
     pub(crate) value: Option<ValueSummary>,
@@ -134,7 +134,7 @@ pub(crate) struct FormBlocks {
     /// The form.
     pub(crate) form: &'static str,
     /// Its place: each is compared with all that have a higher one. Hikyaku has 0 and others have
-    /// 1; protocols side by side have places of their own.
+    /// 1; protocols that are compared have places of their own.
     pub(crate) place: u8,
     /// The other form of the same contestant that it is compared with too, under that form's name.
     pub(crate) beside: Option<&'static str>,
@@ -144,9 +144,10 @@ pub(crate) struct FormBlocks {
 
 /// Summarises the blocks of one figure: `(bare, series)`.
 ///
-/// Where a block ended a contestant half-way, the blocks before it do not count: a median of what
-/// went well would flatter. A peer is compared in the same form where it has that, and else in its
-/// fastest, so that nobody looks good beside a form that its own users would avoid.
+/// If a block failed half-way, the contestant's blocks before it do not count: a median of the
+/// successful ones would be too good. A peer is compared in the same form if it has that, and
+/// otherwise in its fastest, so that no one looks good beside a form that its own users would
+/// avoid.
 pub(crate) fn summarise(
     all: &[FormBlocks],
     lower_is_better: bool,
@@ -178,7 +179,7 @@ pub(crate) fn summarise(
     (ValueSummary::of(&bare), all.iter().map(series).collect())
 }
 
-/// The rounds of a figure by the state of the machine, where there is one on each side of `split`.
+/// The rounds of a figure by the state of the machine, if there is one on each side of `split`.
 pub(crate) fn by_state(
     all: &[FormBlocks],
     split: Option<f64>,
@@ -204,7 +205,7 @@ pub(crate) fn by_state(
     [Distance::Near, Distance::Far].into_iter().filter_map(of).collect()
 }
 
-/// For each peer of `own` that has been measured, the form that `own`'s is compared with.
+/// For each measured peer of `own`, the form to compare `own`'s with.
 fn opponents<'a>(
     all: &'a [FormBlocks],
     own: &FormBlocks,

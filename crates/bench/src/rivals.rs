@@ -1,11 +1,12 @@
-//! What else two processes can take turns with to change an array: the rivals of a shared variable
+//! Other ways of two processes to take turns in changing an array: the rivals of a shared variable
 //! in [`super::kinds::shared`].
 //!
-//! Hikyaku's own package for Python is here too: what Python's own ways are to be compared with.
-//! So is the limit: a program that only moves messages between two processes.
+//! Hikyaku's own package for Python is here too, to compare Python's own ways with. So is the
+//! limit: a program that only moves messages between two processes.
 //!
-//! Each is a program that comes along in source, starts two processes, and obeys the same protocol
-//! as our ranks. They take part in the hand-off of shared variables alone, the limit in messages.
+//! Each is a program that is included as source, starts two processes, and follows the same
+//! protocol as our ranks. They take part only in the hand-off of shared variables, the limit in
+//! messages.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ const LIMIT_C: &str = include_str!("rival/limit.c");
 const TURNS_PY: &str = include_str!("rival/turns.py");
 const TURNS_HIKYAKU_PY: &str = include_str!("rival/turns_hikyaku.py");
 
-/// Bytes of a line: so short a message moves with the flag that announces it, and no other way is
+/// Bytes of a line: a message this short moves with the flag that announces it, and no other way is
 /// as fast.
 const LINE_BYTES: u64 = 64;
 
@@ -35,17 +36,17 @@ const LINE_BYTES: u64 = 64;
 pub(crate) enum RivalKind {
     /// Python's multiprocessing with shared_memory: lock, condition and semaphore.
     Python,
-    /// Hikyaku's own package for Python: no rival, but what Python's are to be compared with.
+    /// Hikyaku's own package for Python: not a rival, but the reference for Python's own ways.
     Package,
     /// A robust pthread mutex in shared memory, in C.
     Mutex,
     /// Lists of a Redis server, by blocking pops.
     Redis,
-    /// No rival, but what the hardware gives: a C program that only moves a message.
+    /// Not a rival, but the hardware's limit: a C program that only moves a message.
     Limit,
 }
 
-/// Why a rival cannot take part. Each is one line that says how to get there.
+/// Why a rival cannot take part. Each is one line with the remedy.
 #[derive(Debug, Error)]
 pub(crate) enum RivalError {
     /// A program that it needs is not on this machine.
@@ -55,7 +56,7 @@ pub(crate) enum RivalError {
         kind: RivalKind,
         /// The program.
         program: &'static str,
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
         /// The package of Debian that has it.
         package: &'static str,
@@ -67,7 +68,7 @@ pub(crate) enum RivalError {
         kind: RivalKind,
         /// The compiler.
         compiler: String,
-        /// The first line of what it said.
+        /// The first line of its output.
         reason: String,
     },
     /// Python has no such module.
@@ -80,7 +81,7 @@ pub(crate) enum RivalError {
         kind: RivalKind,
         /// The interpreter.
         python: String,
-        /// The last line of what it said.
+        /// The last line of its output.
         reason: String,
     },
     /// The source could not be written.
@@ -89,7 +90,7 @@ pub(crate) enum RivalError {
 }
 
 impl RivalKind {
-    /// The name people know.
+    /// The common name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             RivalKind::Python => "Python",
@@ -110,8 +111,8 @@ pub(crate) struct Rival {
 }
 
 impl Rival {
-    /// Finds what `kind` needs in the first of `directories` that has it, and builds its program
-    /// into `scratch`.
+    /// Finds the tools for `kind` in the first of `directories` that has them, and builds its
+    /// program into `scratch`.
     pub(crate) fn prepare(
         kind: RivalKind,
         directories: &[PathBuf],
@@ -148,7 +149,7 @@ impl Rival {
         Ok(Rival { kind, program, arguments })
     }
 
-    /// Which one.
+    /// The kind of rival.
     pub(crate) fn kind(&self) -> RivalKind {
         self.kind
     }
@@ -160,7 +161,7 @@ impl Rival {
         command
     }
 
-    /// How it measures a point: not at all, if it is not one that its program is for.
+    /// The forms in which it measures a point: none, if its program does not support that point.
     pub(crate) fn forms(&self, point: &MeasuredPoint) -> Vec<MeasuredForm> {
         let by_ways = |verb: fn(BareWay) -> Verb| {
             let ways = BareWay::ALL.into_iter();
@@ -193,7 +194,7 @@ fn find(
     found.ok_or_else(|| RivalError::Missing { kind, program, looked: looked().join(":"), package })
 }
 
-/// Looks whether `python` has hikyaku's package.
+/// Checks that `python` has hikyaku's package.
 fn import(kind: RivalKind, python: &Path) -> Result<(), RivalError> {
     let mut process = Process::new(python);
     process.args(["-c", "import hikyaku"]).stdin(Stdio::null());

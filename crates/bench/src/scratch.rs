@@ -1,5 +1,5 @@
-//! A directory of the benchmark's own: the conductor's sockets, what the jobs said on standard
-//! error, and the peers' comparison program.
+//! A temporary directory of the benchmark: the conductor's sockets, the jobs' standard error, and
+//! the peers' comparison program.
 //!
 //! Mode 0700, so that no other user can connect to a socket in it and answer in a rank's place.
 //! Every such directory is on a list, so that an interrupt removes them too: a signal ends the
@@ -17,13 +17,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// So many names in a row may be taken.
+/// The most consecutive names that may be taken.
 const MOST_LEFT_OVER: usize = 1_000;
 
 /// The directories that exist at this moment.
 static LIVING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The list is whole after every statement, so a panic elsewhere does not spoil it.
+/// Locks the list. It is consistent after every statement, so a panic elsewhere does no harm.
 fn living() -> MutexGuard<'static, Vec<PathBuf>> {
     LIVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -40,7 +40,7 @@ pub(crate) fn remove_when_interrupted() -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever cleans the directory of temporary files may have been quicker.
+/// Another program that cleans the temporary directory may have been faster.
 fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
@@ -50,8 +50,8 @@ fn remove(path: &Path) {
 pub(crate) struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
-    /// Makes a new directory under the system's one for temporary files. A process that was killed
-    /// has left its own, and may have had the number that this one has.
+    /// Makes a new directory in the system's temporary directory. A killed process has left its
+    /// own, which may have the same number as this process.
     pub(crate) fn new() -> io::Result<ScratchFolder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mut attempts = (0..MOST_LEFT_OVER).map(|_| {
@@ -67,7 +67,7 @@ impl ScratchFolder {
         Ok(ScratchFolder(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -104,7 +104,7 @@ mod tests {
         let (stem, number) = first.path().to_str().unwrap().rsplit_once('-').unwrap();
         let number: u32 = number.parse().unwrap();
         let left: Vec<String> = (1..20).map(|next| format!("{stem}-{}", number + next)).collect();
-        // Where another test was quicker it has what it wants.
+        // If another test was faster, the name is taken as well.
         let left: Vec<_> = left.iter().filter(|path| fs::create_dir(path).is_ok()).collect();
         let second = ScratchFolder::new().unwrap();
         assert_ne!(first.path(), second.path());

@@ -1,4 +1,5 @@
-//! The rank side: `hikyaku bench` started again by `hikyaku run`, doing what the conductor says.
+//! The rank side: `hikyaku bench` started again by `hikyaku run`, executing the conductor's
+//! commands.
 //!
 //! A rank sleeps in a read between commands and touches the world only inside one, so that it
 //! costs nothing while another contestant is measured.
@@ -13,7 +14,7 @@ use super::control::{BlockAnswer, BlockCommand, Hello, Verb, read_line};
 use super::rank::RankError;
 use super::{hardware, kinds};
 
-/// Joins the job and serves the conductor at `control` until it says `quit` or goes.
+/// Joins the job and serves the conductor at `control` until it sends `quit` or goes.
 pub(crate) fn serve(control: &Path) -> Result<(), RankError> {
     let world = World::init()?;
     let mut answers = UnixStream::connect(control)?;
@@ -33,7 +34,7 @@ pub(crate) fn serve(control: &Path) -> Result<(), RankError> {
     Ok(())
 }
 
-/// Joins the job, passes one barrier and leaves: what start-up is measured with.
+/// Joins the job, passes one barrier and leaves, for the measurement of start-up.
 pub(crate) fn start_only() -> Result<(), RankError> {
     World::init()?.barrier()?;
     Ok(())

@@ -1,8 +1,8 @@
 //! Bandwidth: windows of large messages, from the heap and from allocated memory.
 //!
-//! The ranks run the non-blocking windows of the rate benchmark with other sizes, fresh and warm
-//! as there; the window shrinks with the size, so that a block of the slowest contestant still
-//! holds several windows.
+//! The ranks run the non-blocking windows of the rate benchmark with other sizes, fresh and warm.
+//! The window shrinks with the size, so that a block of the slowest contestant still holds several
+//! windows.
 
 use super::{Bare, FigureKind, MeasuredForm, MeasuredPoint};
 use crate::arguments::BenchSettings;
@@ -11,7 +11,7 @@ use crate::kinds::rate;
 
 const SIZES: [u64; 5] = [1 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
 
-/// The bytes of a window at most, unless two messages are more.
+/// The most bytes of a window, unless two messages are longer.
 const WINDOW_BYTES: u64 = 16 << 20;
 
 /// One point per size; a size of zero has no bandwidth and is left to latency.

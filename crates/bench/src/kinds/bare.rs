@@ -1,36 +1,37 @@
-//! What the bare hardware gives for a figure: the least that anybody's messages must cost there.
+//! The limit of the bare hardware for a figure: the least cost of any messages there.
 //!
 //! Most figures are sums of three parts, each of which a probe of [`hardware`] measures: a cache
 //! line from one core to the other, a copy of data that the other core has just written (or, for
-//! warm data, has copied as well), and a switch between threads of one core. So what a collective
-//! needs at least is said by counting.
+//! warm data, has copied as well), and a switch between threads of one core. So the least cost of a
+//! collective follows by counting.
 
 use crate::control::DataReuse;
 use crate::hardware::{self, Cores, ProbeClock};
 
-/// What the bare hardware gives for a point.
+/// The limit of the bare hardware for a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bare {
     /// A sum of parts, as a time.
     Parts(PartCounts),
-    /// The same as processor time of who waits for the lines and does the copies.
+    /// The same as processor time of the rank that waits for the lines and does the copies.
     Work(PartCounts),
     /// One copy of the data, as a rate.
     CopyRate,
     /// A stream of cache lines in windows.
     Stream,
-    /// Two threads that copy the message to one place in turns, spinning in between.
+    /// Two threads that copy the message to one place alternately, spinning in between.
     Turns,
 }
 
-/// How many of each part, one after the other.
+/// The numbers of parts, one after the other.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct PartCounts {
     /// Cache lines one way.
     pub(crate) lines: u32,
-    /// Copies of the message, of which another core has a part; not whole where ranks share a copy.
+    /// Copies of the message, a part of which another core has; a fraction if ranks share a copy.
     pub(crate) copies: f64,
-    /// Threads of one core, each of which must run once; not whole where cores switch at once.
+    /// Switches of a core, on which each thread must run once; a fraction if cores switch in
+    /// parallel.
     pub(crate) switches: f64,
 }
 
@@ -38,8 +39,8 @@ pub(crate) struct PartCounts {
 const LINE_BYTES: u64 = 64;
 
 impl PartCounts {
-    /// A signal that all `ranks` wait for on `cores` cores: rounds of cache lines in which twice
-    /// as many know it each time, or with more ranks than cores, a run of each rank of a core.
+    /// A signal that all `ranks` wait for on `cores` cores: rounds of cache lines, each of which
+    /// doubles the ranks that know it, or with more ranks than cores, a run of each rank of a core.
     pub(crate) fn signal(ranks: u32, cores: u32) -> PartCounts {
         match ranks <= cores {
             true => PartCounts {
@@ -50,8 +51,8 @@ impl PartCounts {
         }
     }
 
-    /// A signal that one other rank waits for: a cache line, or with more ranks than cores a run
-    /// of that rank, while the other cores can switch to the next ones.
+    /// A signal that one other rank waits for: a cache line, or with more ranks than cores a run of
+    /// that rank, while the other cores can switch to the next ones.
     pub(crate) fn hop(ranks: u32, cores: u32) -> PartCounts {
         match ranks <= cores {
             true => PartCounts { lines: 1, ..PartCounts::default() },
@@ -61,8 +62,8 @@ impl PartCounts {
         }
     }
 
-    /// These, and `copies` of a message of `bytes` by each rank, the ranks of a core in turn. A
-    /// message that fits into a line travels with the signal.
+    /// These parts, and `copies` of a message of `bytes` by each rank, the ranks of a core in turn.
+    /// A message that fits into a line travels with the signal.
     pub(crate) fn with_copies(self, copies: f64, bytes: u64, ranks: u32, cores: u32) -> PartCounts {
         let carried = bytes <= LINE_BYTES;
         let copies = if carried { 0.0 } else { copies * sharing(ranks, cores) };
@@ -107,7 +108,7 @@ impl Bare {
         }
     }
 
-    /// What it is with such data, for the line under a table.
+    /// A description with this form of data, for the line under a table.
     pub(crate) fn description(self, data: DataReuse) -> String {
         let PartCounts { lines, copies, switches } = match self {
             Bare::CopyRate => {

@@ -1,7 +1,7 @@
 //! Barrier: the mean of many, for as many ranks as cores and, on purpose, for more.
 //!
-//! With more ranks than cores a barrier needs every rank to run once, so what the hardware gives
-//! is a number of switches between threads of one core, not cache lines.
+//! With more ranks than cores a barrier needs every rank to run once, so the hardware's limit is a
+//! number of switches between threads of one core, not of cache lines.
 
 use hikyaku::World;
 

@@ -1,9 +1,9 @@
 //! Both directions at once: rank 0 and rank 1 each send one message to the other at the same time.
 //!
-//! Each starts a receive and a send and waits for both: a window of one. Neither can run ahead, for
-//! it needs the other's message. Fresh: a rank sends what it has received the time before, from one
-//! of two buffers in turns. Warm: it sends the same untouched buffer again and again, and receives
-//! into another, which nobody reads.
+//! Each rank starts a receive and a send and waits for both: a window of one. No rank can run
+//! ahead, because it needs the other's message. Fresh: a rank sends the data that it received last,
+//! from two alternating buffers. Warm: it sends the same untouched buffer repeatedly, and receives
+//! into another, which nothing reads.
 
 use hikyaku::{Error, World};
 
@@ -15,13 +15,13 @@ use crate::rank::{self, RankError, TAG};
 
 const SIZES: [u64; 5] = [8, 1 << 10, 16 << 10, 64 << 10, 1 << 20];
 
-/// One point per size; a message of no bytes is left to latency.
+/// One point per size; empty messages are left to latency.
 pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let heap = MeasuredForm::heap("heap", Verb::Bidirectional);
     let allocated = MeasuredForm::allocated("allocated", Verb::Bidirectional);
     let point = |bytes: &u64| {
-        // The two messages move at the same time, each by a core of its own.
+        // The two messages move at the same time, each by one core.
         let bare = Bare::Parts(PartCounts::signal(2, 2).with_copies(1.0, *bytes, 2, 2));
         let point = MeasuredPoint::new(FigureKind::Bidirectional, 2, *bytes, bare);
         MeasuredPoint { ours: vec![heap, allocated], theirs: vec![heap], ..point }
@@ -29,7 +29,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     sizes.iter().filter(|bytes| **bytes > 0).map(point).collect()
 }
 
-/// The ranks' side; ranks beyond the first two look on.
+/// The ranks' side; ranks beyond the first two are idle.
 pub(crate) fn serve(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_turns(world, command, 1, 1_u8)?;
     rank::whole(world, command, || match world.rank() {

@@ -1,16 +1,16 @@
 //! Collectives that carry data: allreduce, broadcast, gather, scatter, reduce, allgather(v),
-//! alltoall(v), reduce_scatter and scan; [`super::barrier`] has none.
+//! alltoall(v), reduce_scatter and scan. [`super::barrier`] carries none.
 //!
-//! Every repetition needs all ranks, or their next root: roots take turns. So no rank can run ahead
-//! of the others and be measured on calls that nobody has answered yet. Scans go up the ranks and
-//! down by turns, on two communicators: nobody waits for the last rank of one.
+//! Every repetition needs all ranks, or their next root: roots alternate. So no rank can run ahead
+//! of the others and be measured on calls that no rank has answered yet. Scans alternate between
+//! ascending and descending ranks, on two communicators: no rank waits for the last rank of one.
 //!
-//! Fresh: sums are in place, a root sends what it has received, and what a rank gives to an
-//! allgather or alltoall it has received in the last one. So all data has just been written, as in
-//! a program that computes. Warm: what a rank gives lies in a buffer that nothing writes, and what
-//! it gets in another that nothing reads. hikyaku has sums in place alone; there a rank copies what
-//! it gives to where the sum is to be, within the time. In a reduce_scatter it may write what it
-//! was given.
+//! Fresh: sums are in place, a root sends the data that it has received, and a rank contributes to
+//! an allgather or alltoall the data that it received in the last one. So all data has just been
+//! written, as in a program that computes. Warm: a rank's contribution is in a buffer that nothing
+//! writes, and its result in another that nothing reads. hikyaku has only sums in place, so there a
+//! rank copies its contribution to the place of the sum, within the measured time. A reduce_scatter
+//! may overwrite its input.
 
 use hikyaku::{Error, Op, World};
 
@@ -25,7 +25,7 @@ use crate::rank::{self, RankError};
 const SIZES: [u64; 3] = [8, 1 << 10, 64 << 10];
 
 /// Message sizes of allreduce, reduce, scan and of each rank's part of reduce_scatter: one number,
-/// as a solver's test for convergence, and a vector.
+/// as in a solver's test for convergence, and a vector.
 const REDUCED_SIZES: [u64; 2] = [8, 64 << 10];
 
 /// Bytes of a number that is summed.
@@ -62,7 +62,7 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
     points
 }
 
-/// So many ranks on so many cores.
+/// A number of ranks on a number of cores.
 struct CoreGroup {
     ranks: u32,
     cores: u32,
@@ -82,8 +82,8 @@ impl CoreGroup {
         from_heap(point, Verb::ReduceScatter)
     }
 
-    /// Each rank reads what one before it has summed. Only the rank that the next one begins with,
-    /// the last, waits for all.
+    /// Each rank reads the sum of the rank before it. Only the rank with which the next scan
+    /// begins, the last one, waits for all.
     fn scan(&self, bytes: u64) -> MeasuredPoint {
         from_heap(self.point(FigureKind::Scan, bytes, self.all(), 1.0), Verb::Scan)
     }
@@ -102,7 +102,7 @@ impl CoreGroup {
         from_heap(self.point(FigureKind::Reduce, bytes, next, copies), Verb::Reduce)
     }
 
-    /// The root reads a block of every other one; the rest as [`CoreGroup::reduce`].
+    /// The root reads a block of every other rank; the rest as [`CoreGroup::reduce`].
     fn gather(&self, bytes: u64) -> MeasuredPoint {
         let (next, copies) = (PartCounts::hop(self.ranks, self.cores), f64::from(self.ranks - 1));
         self.in_both_memories(self.point(FigureKind::Gather, bytes, next, copies), Verb::Gather)
@@ -114,7 +114,7 @@ impl CoreGroup {
         self.in_both_memories(self.point(FigureKind::Scatter, bytes, next, 1.0), Verb::Scatter)
     }
 
-    /// Each rank reads a block of every other one.
+    /// Each rank reads a block of every other rank.
     fn of_blocks(&self, kind: FigureKind, verb: Verb, bytes: u64) -> MeasuredPoint {
         let copies = f64::from(self.ranks - 1);
         self.in_both_memories(self.point(kind, bytes, self.all(), copies), verb)
@@ -127,7 +127,7 @@ impl CoreGroup {
         MeasuredPoint { ours, theirs: vec![heap], ..point }
     }
 
-    /// Everybody waits for everybody.
+    /// Every rank waits for every rank.
     fn all(&self) -> PartCounts {
         PartCounts::signal(self.ranks, self.cores)
     }
@@ -162,7 +162,7 @@ pub(crate) fn serve_allreduce(
     })
 }
 
-/// What a rank gives to a sum in place that is warm it has not summed yet.
+/// Copies a warm contribution to the place of a sum in place.
 fn give(numbers: &mut Sets<f64>, command: &BlockCommand) {
     if command.data == DataReuse::Warm {
         let (given, sum) = numbers.both();
@@ -170,7 +170,7 @@ fn give(numbers: &mut Sets<f64>, command: &BlockCommand) {
     }
 }
 
-/// Repetitions of `call` in which each rank is the root in its turn.
+/// Repetitions of `call` with each rank as the root in turn.
 fn roots_in_turns(
     world: &World,
     command: &BlockCommand,
@@ -196,7 +196,7 @@ pub(crate) fn serve_broadcast(
     })
 }
 
-/// The ranks' side of gather. What a rank gives that is fresh it has received as a root.
+/// The ranks' side of gather. Fresh contributions were received as a root.
 pub(crate) fn serve_gather(
     world: &World,
     command: &BlockCommand,
@@ -213,7 +213,7 @@ pub(crate) fn serve_gather(
     })
 }
 
-/// The ranks' side of scatter. The first block that a root gives and is fresh has just come.
+/// The ranks' side of scatter. The first fresh block of a root has just arrived.
 pub(crate) fn serve_scatter(
     world: &World,
     command: &BlockCommand,
@@ -240,7 +240,7 @@ pub(crate) fn serve_reduce(
     })
 }
 
-/// Repetitions of `call` from a block of each rank to another such set.
+/// Repetitions of `call` from a block of each rank to another such set, alternating.
 fn blocks_in_turns(
     world: &World,
     command: &BlockCommand,
@@ -256,7 +256,7 @@ fn blocks_in_turns(
     })
 }
 
-/// The block that a rank gives to an allgather. What is fresh is the next rank's.
+/// A rank's contribution to an allgather. Fresh data is the block of the next rank.
 fn next_block<'a>(world: &World, from: &'a [u8], bytes: usize) -> &'a [u8] {
     &from[bytes * ((world.rank() + 1) % world.size()) as usize..][..bytes]
 }
@@ -283,7 +283,7 @@ pub(crate) fn serve_allgatherv(
     })
 }
 
-/// The ranks' side of alltoall. What a rank gives to each that is fresh has come from it.
+/// The ranks' side of alltoall. A rank's fresh block for another rank has come from that rank.
 pub(crate) fn serve_alltoall(
     world: &World,
     command: &BlockCommand,
@@ -291,7 +291,7 @@ pub(crate) fn serve_alltoall(
     blocks_in_turns(world, command, |from, to, _| world.alltoall::<u8>(from, to))
 }
 
-/// The ranks' side of alltoallv. Its lists are made for each call, within the time.
+/// The ranks' side of alltoallv. Its lists are made for each call, within the measured time.
 pub(crate) fn serve_alltoallv(
     world: &World,
     command: &BlockCommand,
@@ -302,8 +302,8 @@ pub(crate) fn serve_alltoallv(
     })
 }
 
-/// The ranks' side of reduce_scatter. The sums are of zeros. The first numbers that a rank gives
-/// and are fresh it has received the time before.
+/// The ranks' side of reduce_scatter. The sums are of zeros. The first fresh numbers of a rank's
+/// contribution were received the last time.
 pub(crate) fn serve_reduce_scatter(
     world: &World,
     command: &BlockCommand,
@@ -320,7 +320,7 @@ pub(crate) fn serve_reduce_scatter(
 
 /// The ranks' side of scan. The sums are of zeros, so that no repetition overflows.
 pub(crate) fn serve_scan(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
-    // The last rank of all has the lowest key; every rank has a colour, and so a part.
+    // In `reversed` the last rank has the lowest key; every rank has a colour, and so a part.
     let reversed = world.split(0, -(world.rank() as i32))?;
     let mut ways = [Some(world), reversed.as_ref()].into_iter().flatten().cycle();
     let mut numbers = Sets::in_place(world, command, 1, 0.0_f64)?;

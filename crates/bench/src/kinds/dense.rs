@@ -1,17 +1,17 @@
-//! Persistent collectives in a program that computes between start and wait, as the exchanges of
+//! Persistent collectives in a program that computes between start and wait, like the exchanges of
 //! [`super::late`]: by the usual algorithms, which advance in calls, and by session queues, which
-//! go on by themselves.
+//! run by themselves.
 //!
 //! ```text
 //!   rank 0   start | compute 50 us ........ | wait ..... |     densewait
 //!   rank 1   10 us late | start | compute 50 us ........ | wait |
 //! ```
 //!
-//! When rank 0 waits, both have started long ago: if the operation went on by itself nothing is
-//! left. Else it waits until rank 1 waits too. *densecalls* is start and wait together of a rank
-//! that is the late one every other time: whoever is late runs what session queues have left.
-//! All buffers are of ordinary memory; what a rank gives is the same each time, or what the round
-//! before has left.
+//! When rank 0 waits, both have started long ago: if the operation runs by itself nothing is left.
+//! Otherwise it waits until rank 1 waits too. *densecalls* is start and wait together, at a rank
+//! that is late every other time: the late rank runs what session queues have left.
+//! All buffers are in ordinary memory; a rank contributes the same data each time, or the result of
+//! the previous round.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::arguments::BenchSettings;
 use crate::control::{BlockAnswer, BlockCommand, Clock, DenseForm, DenseWay, Verb};
 use crate::rank::{self, RankError};
 
-/// How late the late rank is: less than it computes.
+/// The delay of the late rank: less than it computes.
 const LATENESS: Duration = Duration::from_micros(10);
 
 const SIZES: [u64; 2] = [8, 64 << 10];
@@ -40,7 +40,7 @@ const FORMS: [(&str, DenseForm); 8] = [
     ("allreduce session", DenseForm::Allreduce(DenseWay::Session)),
 ];
 
-/// Two points per size, of whole numbers.
+/// Two points per size, for sizes of whole numbers.
 pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0 && bytes % 8 == 0);
@@ -96,7 +96,7 @@ fn laps<B>(
     rank::batches(world, command, || {
         let mut lap = || -> Result<_, Error> {
             round += 1;
-            // Who is late with one round is not to be waited for in the next.
+            // A rank that is late with one round must not delay the next.
             world.barrier()?;
             if world.rank() == if clock == Clock::Wait { 1 } else { round % 2 } {
                 compute(LATENESS);

@@ -2,14 +2,14 @@
 //! block to the rank on its left and one to the rank on its right, and receives one from each.
 //!
 //! ```text
-//!   rank 0              rank 1              rank 2         of two ranks, each is
+//!   rank 0              rank 1              rank 2         with two ranks, each is
 //!   ... [L | R] <-----> [L | R] <-----> [L | R] ...        both neighbours of the other
 //! ```
 //!
-//! Blocks lie in two sets. Fresh: every exchange sends what the one before it has received, so no
-//! block is sent that has not just been written, as in a program that computes. Warm: every
+//! Blocks lie in two sets. Fresh: every exchange sends the data that the one before it has
+//! received, so every sent block has just been written, as in a program that computes. Warm: every
 //! exchange sends the first set, which nothing writes, and receives into the second, which nothing
-//! reads. Nothing else touches a block in either form. Before anything is timed one exchange is
+//! reads. Nothing else touches a block in either form. Before the measurement one exchange is
 //! checked, byte by byte: a fast exchange of the wrong blocks would be no figure.
 
 use std::time::{Duration, Instant};
@@ -38,15 +38,15 @@ impl RingNeighbours {
     }
 }
 
-/// An exchange that can be made again and again.
+/// An exchange that can be repeated.
 pub(crate) trait RepeatableExchange {
     /// Starts one, runs `between`, and waits for it.
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error>;
 
-    /// What the next exchange will send: to the left, to the right.
+    /// The blocks that the next exchange will send: to the left, to the right.
     fn outgoing(&mut self) -> (&mut [u8], &mut [u8]);
 
-    /// What the last exchange has received: from the left, from the right.
+    /// The blocks that the last exchange has received: from the left, from the right.
     fn incoming(&mut self) -> (&[u8], &[u8]);
 }
 
@@ -137,8 +137,8 @@ fn measure(
     }
 }
 
-/// Makes one exchange of marked blocks and looks at what arrived. All ranks answer alike, so that
-/// none goes on alone to what is timed.
+/// Makes one exchange of marked blocks and checks the result. All ranks agree on the answer, so
+/// that none continues alone to the measurement.
 fn check(world: &World, exchange: &mut impl RepeatableExchange) -> Result<(), RankError> {
     let ring = RingNeighbours::new(world);
     let (to_left, to_right) = exchange.outgoing();
@@ -146,7 +146,7 @@ fn check(world: &World, exchange: &mut impl RepeatableExchange) -> Result<(), Ra
     to_right.fill(mark(ring.rank, 1));
     exchange.exchange(|| {})?;
     let (from_left, from_right) = exchange.incoming();
-    // A left neighbour's right block comes from the left.
+    // The right block of the left neighbour comes from the left.
     let right = from_left.iter().all(|byte| *byte == mark(ring.left, 1))
         && from_right.iter().all(|byte| *byte == mark(ring.right, 0));
     let mut all = [u32::from(right)];
@@ -157,7 +157,7 @@ fn check(world: &World, exchange: &mut impl RepeatableExchange) -> Result<(), Ra
     }
 }
 
-/// What a block is filled with that `rank` sends to its left (0) or right (1); never zero.
+/// The content of the block that `rank` sends to its left (0) or right (1); never zero.
 fn mark(rank: u32, side: u32) -> u8 {
     (1 + (2 * rank + side) % 127) as u8
 }
@@ -197,7 +197,7 @@ impl RepeatableExchange for Messages<'_> {
         let (send, receive) = self.blocks.both();
         let (to_left, to_right) = send.split_at(send.len() / 2);
         let (from_left, from_right) = receive.split_at_mut(receive.len() / 2);
-        // Tagged by the side a block leaves by: two ranks are neighbours on both sides.
+        // The tag is the side on which a block leaves: two ranks are neighbours on both sides.
         let (leftward, rightward) = (TAG, TAG + 1);
         world.scope(|scope| {
             scope.irecv::<u8>(from_left, ring.left, rightward)?;
@@ -239,7 +239,7 @@ impl GridExchange {
 }
 
 impl RepeatableExchange for GridExchange {
-    /// A blocking call has no between: what is to be done there comes after it.
+    /// A blocking call has no middle: `between` runs after it.
     #[inline]
     fn exchange(&mut self, between: impl FnOnce()) -> Result<(), Error> {
         let (send, receive) = self.blocks.both();
@@ -258,10 +258,10 @@ impl RepeatableExchange for GridExchange {
     }
 }
 
-/// The edges of the ring as a persistent exchange has them: blocks to the left and to the right.
+/// The edges of the ring for a persistent exchange: blocks to the left and to the right.
 fn edges(ring: RingNeighbours, bytes: usize) -> Edges {
     let edge = |rank, block| Neighbour { rank, elements: block * bytes..(block + 1) * bytes };
-    // Of two ranks, the first edge of one is the first of the other: what leaves to the left
+    // With two ranks, the first edge of one is the first of the other: data that leaves to the left
     // comes from the right.
     Edges {
         destinations: vec![edge(ring.left, 0), edge(ring.right, 1)],
@@ -304,7 +304,7 @@ impl RepeatableExchange for PersistentExchange {
     }
 }
 
-/// The same between buffers that the other ranks reach, which take turns with fresh data.
+/// The same between buffers that other ranks access, which alternate for fresh data.
 struct DirectExchange {
     exchange: Shared<u8>,
 }

@@ -1,6 +1,5 @@
 //! Halo: exchanges of one block with each of two neighbours, back to back, as the border exchange
-//! of a program on a line of blocks; what happens to the blocks, fresh and warm, is told in
-//! [`super::exchange`].
+//! of a program on a line of blocks. [`super::exchange`] describes the blocks, fresh and warm.
 
 use hikyaku::World;
 
@@ -19,7 +18,7 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
     let sizes = || sizes.iter().copied().filter(|bytes| *bytes > 0);
     let (ours, theirs) = forms(Clock::Whole);
     let point = |ranks: u32, bytes: u64| {
-        // The neighbours' signals cross each other: one line, or every rank of a core in turn.
+        // The neighbours' signals overlap: one line, or every rank of a core in turn.
         let signal = PartCounts::signal(if ranks <= cores { 2 } else { ranks }, cores);
         let bare = Bare::Parts(signal.with_copies(2.0, bytes, ranks, cores));
         let blocking = Verb::Exchange(Clock::Whole, ExchangeCalls::Blocking);
@@ -31,7 +30,7 @@ pub(crate) fn points(settings: &BenchSettings, cores: u32) -> Vec<MeasuredPoint>
     counts.iter().flat_map(of_count).collect()
 }
 
-/// The forms in which an exchange can be started and waited for: ours, theirs.
+/// The forms of starting and waiting for an exchange: ours, theirs.
 pub(crate) fn forms(clock: Clock) -> (Vec<MeasuredForm>, Vec<MeasuredForm>) {
     let isend = Verb::Exchange(clock, ExchangeCalls::Isend);
     let persistent = Verb::Exchange(clock, ExchangeCalls::Persistent);

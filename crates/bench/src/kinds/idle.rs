@@ -1,8 +1,8 @@
-//! Idle: what two ranks that wait cost.
+//! Idle: the cost of two waiting ranks.
 //!
-//! A blocked rank cannot be told anything, so one rank blocks in a receive while the other sleeps
-//! outside the library, and then they change places; the figure is the sum of the two, measured
-//! from outside over two seconds that begin a tenth of a second after the receive was posted.
+//! A blocked rank takes no commands, so one rank blocks in a receive while the other sleeps outside
+//! the library, and then they change places. The figure is the sum of the two, measured from
+//! outside over two seconds that begin a tenth of a second after the receive was posted.
 
 use std::fs;
 use std::thread;
@@ -65,7 +65,7 @@ fn ticks(pid: u32) -> Result<u64, ContestantError> {
     })
 }
 
-/// `utime` and `stime`, fields 14 and 15 of proc(5); the name before them may hold anything.
+/// `utime` and `stime`, fields 14 and 15 of proc(5); the name before them may contain anything.
 fn parse_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);

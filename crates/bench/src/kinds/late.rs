@@ -1,4 +1,4 @@
-//! Late: what it is worth that an exchange goes on by itself, without a call of the program.
+//! Late: the value of an exchange that progresses by itself, without a call of the program.
 //!
 //! ```text
 //!   rank 0   start | compute 50 us | wait .................... |   wait, calls: both ranks
@@ -9,12 +9,12 @@
 //!                                           |<-- late --->|
 //! ```
 //!
-//! *wait* is what waiting costs when both sides have started long ago: nothing but a look, if the
-//! data came by itself, and all of the transfer, if it moves only inside calls. *calls* is what an
-//! exchange costs a program altogether: work that is hidden in the start shows there. *processor*
-//! is the same in processor time, helper threads included, beside that of the bare copies. *late*
-//! is how long after a late neighbour's start the exchange ends: one transfer, or that and all that
-//! the neighbour computes before it calls the library again. All blocks are fresh.
+//! *wait* is the cost of waiting when both sides have started long ago: one poll if the data came
+//! by itself, and the whole transfer if it moves only inside calls. *calls* is the total cost of an
+//! exchange for a program: work that is hidden in the start shows there. *processor* is the same in
+//! processor time, including helper threads, beside that of the bare copies. *late* is the time
+//! from a late neighbour's start to the end of the exchange: one transfer, or that and all
+//! computation of the neighbour before it calls the library again. All blocks are fresh.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -29,10 +29,10 @@ use crate::control::{BlockAnswer, BlockCommand, Clock};
 use crate::processor;
 use crate::rank::{self, RankError, TAG};
 
-/// What every rank computes between its start and its wait, as in peer/exchange.c.
+/// Computing time of every rank between its start and its wait, as in peer/exchange.c.
 pub(crate) const COMPUTE: Duration = Duration::from_micros(50);
 
-/// How late the late rank is, as in peer/exchange.c.
+/// The delay of the late rank, as in peer/exchange.c.
 pub(crate) const LATENESS: Duration = Duration::from_micros(100);
 
 const SIZES: [u64; 3] = [8, 16 << 10, 64 << 10];
@@ -50,7 +50,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     waits.chain(calls).chain(processors).chain(lates).collect()
 }
 
-/// The processor time of the bare copies; of what fits into a line, a look at it.
+/// The processor time of the bare copies; for data that fits into a line, of reading it.
 fn bare_work(bytes: u64) -> Bare {
     let all = PartCounts::signal(2, 2).with_copies(2.0, bytes, 2, 2);
     let lines = if all.copies > 0.0 { 0 } else { all.lines };
@@ -64,7 +64,7 @@ fn point(kind: FigureKind, clock: Clock, bytes: u64, bare: Bare) -> MeasuredPoin
     MeasuredPoint { unreported, ours, theirs, ..MeasuredPoint::new(kind, 2, bytes, bare) }
 }
 
-/// The ranks' side of *wait* and *calls*: `counted` says what of a lap is timed.
+/// The ranks' side of *wait* and *calls*: `counted` selects the timed part of a lap.
 pub(crate) fn laps(
     world: &World,
     command: &BlockCommand,
@@ -100,8 +100,8 @@ pub(crate) fn processor(
     })
 }
 
-/// The processor time that this process takes in a round, but for what it computes in between, for
-/// so long.
+/// The processor time of this process in a round, without the computing of length `time` in
+/// between.
 fn spent<E>(
     time: Duration,
     round: impl FnOnce(&mut dyn FnMut()) -> Result<(), E>,
@@ -116,7 +116,7 @@ fn spent<E>(
     Ok((processor::of_process() - begin).saturating_sub(computing))
 }
 
-/// The ranks' side of *late*: rank 1 is late, and rank 0 says for how long it was held up.
+/// The ranks' side of *late*: rank 1 is late, and rank 0 reports how long it was held up.
 pub(crate) fn late(
     world: &World,
     command: &BlockCommand,
@@ -128,7 +128,7 @@ pub(crate) fn late(
 }
 
 /// From rank 1's start to the end of rank 0's wait, by the clock that all ranks of a job share.
-/// Only rank 0 gets to know it.
+/// Only rank 0 gets the result.
 fn held_up(world: &World, exchange: &mut impl RepeatableExchange) -> Result<Duration, Error> {
     world.barrier()?;
     let late = world.rank() == 1;

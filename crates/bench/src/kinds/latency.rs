@@ -2,8 +2,8 @@
 //!
 //! Fresh: a rank answers from the buffer it has just received into, so every message is data that
 //! its sender has just written, as in a program that computes. Warm, the usual ping-pong: a rank
-//! sends the same untouched buffer again and again and receives into another, which nobody reads;
-//! what is copied lies warm in both caches.
+//! sends the same untouched buffer repeatedly and receives into another, which nothing reads;
+//! copied data is warm in both caches.
 
 use hikyaku::{Error, World};
 
@@ -33,7 +33,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     sizes.iter().map(point).collect()
 }
 
-/// The ranks' side; ranks beyond the first two look on.
+/// The ranks' side; ranks beyond the first two are idle.
 pub(crate) fn serve(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, 1, 1_u8)?;
     rank::whole(world, command, || ping_pong(world, &mut sets))

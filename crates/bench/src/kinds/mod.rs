@@ -1,9 +1,9 @@
-//! What is measured: one file per kind, each with the points it measures (the conductor's side)
-//! and the body that the ranks run.
+//! The kinds of measurement: one file per kind, each with the points it measures (the conductor's
+//! side) and the body that the ranks run.
 //!
 //! A [`MeasuredPoint`] is one figure to be found: a kind, a message size or a rank count, the
-//! command that measures it, and what the bare hardware gives for it. The point knows how to turn
-//! nanoseconds per repetition into its own unit; nobody else converts.
+//! command that measures it, and the limit of the bare hardware. Only the point converts
+//! nanoseconds per repetition into its own unit.
 
 mod bare;
 
@@ -76,25 +76,25 @@ pub(crate) enum FigureKind {
     Halo,
     /// The wait of an exchange that both sides have started long ago.
     Wait,
-    /// The time an exchange takes of a program that computes meanwhile.
+    /// The time an exchange takes from a program that computes meanwhile.
     Calls,
-    /// The processor time of that.
+    /// The same in processor time.
     Processor,
-    /// How long after the start of a late neighbour an exchange with it ends.
+    /// The time from the start of a late neighbour to the end of an exchange with it.
     Late,
     /// The wait of a persistent collective that both sides have started long ago.
     DenseWait,
-    /// The time one takes of a program that computes meanwhile.
+    /// The time that it takes from a program that computes meanwhile.
     DenseCalls,
-    /// Acquiring a shared variable that is free, and letting it go.
+    /// Acquiring an unlocked shared variable, and releasing it.
     Acquire,
     /// Handing a shared variable over.
     HandOver,
-    /// The same where there is another node.
+    /// The same with another node.
     Apart,
     /// Handing one over between two nodes.
     Travel,
-    /// Acquiring what another node owns.
+    /// Acquiring a variable that another node owns.
     Owner,
     /// All rows of an array change hands between two nodes.
     Rows,
@@ -132,7 +132,7 @@ pub(crate) enum FigureUnit {
     Percent,
 }
 
-/// The kinds as they are declared, which is the order in which they are shown: the word of each on
+/// The kinds in the order of their declaration, which is the order of output: the word of each on
 /// the command line and in the JSON document, the unit of its figures, and the head of its table.
 const KINDS: [(FigureKind, &str, FigureUnit, &str); 32] = {
     use FigureKind::*;
@@ -195,7 +195,7 @@ const KINDS: [(FigureKind, &str, FigureUnit, &str); 32] = {
 };
 
 impl FigureKind {
-    /// All, in the order in which they are shown.
+    /// All kinds, in the order of output.
     pub(crate) fn all() -> impl Iterator<Item = FigureKind> {
         KINDS.iter().map(|(kind, ..)| *kind)
     }
@@ -220,7 +220,7 @@ impl FigureKind {
         !matches!(self, FigureKind::Rate | FigureKind::Bandwidth)
     }
 
-    /// Whether its messages have data that is fresh or warm.
+    /// Whether its messages have fresh or warm data.
     pub(crate) fn has_data(self) -> bool {
         use FigureKind::{Allgather, Allreduce, Alltoall, Broadcast, Gather, Reduce, Scatter};
         use FigureKind::{Allgatherv, Alltoallv, ReduceScatter, Scan};
@@ -231,14 +231,14 @@ impl FigureKind {
             || matches!(self, Allgatherv | Alltoallv | ReduceScatter | Scan)
     }
 
-    /// Whether protocols of this library stand side by side in it.
+    /// Whether it compares protocols of this library with each other.
     pub(crate) fn compares_protocols(self) -> bool {
         matches!(self, FigureKind::Travel | FigureKind::Owner | FigureKind::Rows)
     }
 }
 
 impl FigureKind {
-    /// What stands in its table, where titles and column heads do not say it.
+    /// A description of its table, where titles and column heads do not suffice.
     pub(crate) fn explanation(self) -> Option<&'static str> {
         Some(match self {
             FigureKind::Latency => {
@@ -297,7 +297,7 @@ impl FigureKind {
         })
     }
 
-    /// The same of what all ranks do.
+    /// The same for collectives.
     fn explanation_of_collective(self) -> Option<&'static str> {
         Some(match self {
             FigureKind::Allreduce => {
@@ -342,9 +342,9 @@ impl FigureKind {
 /// One way to measure a point: which calls, from which memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MeasuredForm {
-    /// The protocol, where protocols stand side by side: each of them stands for a contestant.
+    /// The protocol, if protocols are compared: each of them counts as a contestant.
     pub(crate) protocol: Option<Protocol>,
-    /// Its name in tables; empty where there is only one.
+    /// Its name in tables; empty if there is only one.
     pub(crate) name: &'static str,
     /// The command.
     pub(crate) verb: Verb,
@@ -363,7 +363,7 @@ impl MeasuredForm {
         MeasuredForm { protocol: Some(protocol), ..MeasuredForm::heap(name, verb) }
     }
 
-    /// From memory that the other ranks reach directly.
+    /// From memory that the other ranks access directly.
     pub(crate) fn allocated(name: &'static str, verb: Verb) -> MeasuredForm {
         MeasuredForm { protocol: None, name, verb, allocated: true }
     }
@@ -382,23 +382,22 @@ pub(crate) struct MeasuredPoint {
     pub(crate) bytes: u64,
     /// Messages in a window, or rows of an array; one for kinds without.
     pub(crate) window: u32,
-    /// What a repetition takes beyond what it reports, in nanoseconds: computing, being late.
+    /// The part of a repetition that is not reported, in nanoseconds: computing, being late.
     pub(crate) unreported: u64,
-    /// What happens to the data of its messages, for kinds that have both forms; the others' is
-    /// fresh.
+    /// The form of the messages' data, for kinds that have both; the others use fresh data.
     pub(crate) data: Option<DataReuse>,
-    /// How a block is cut, where that is not to be found out.
+    /// The schedule of a block, if it is fixed in advance.
     pub(crate) fixed: Option<Schedule>,
-    /// How hikyaku is measured.
+    /// The forms in which hikyaku is measured.
     pub(crate) ours: Vec<MeasuredForm>,
-    /// How the others are.
+    /// The forms in which the others are measured.
     pub(crate) theirs: Vec<MeasuredForm>,
-    /// What the hardware gives.
+    /// The limit of the hardware.
     pub(crate) bare: Bare,
 }
 
 impl MeasuredPoint {
-    /// A point with one message, of which everything is timed.
+    /// A point with one message, all of which is timed.
     pub(crate) fn new(kind: FigureKind, ranks: u32, bytes: u64, bare: Bare) -> MeasuredPoint {
         let (ours, theirs) = (Vec::new(), Vec::new());
         let (apart, window, unreported, data, fixed) = (false, 1, 0, None, None);
@@ -417,7 +416,7 @@ impl MeasuredPoint {
         }
     }
 
-    /// One point for each of `forms`, or itself where its kind has no data.
+    /// One point for each of `forms`, or itself if its kind has no data.
     pub(crate) fn in_forms(self, forms: &[DataReuse]) -> Vec<MeasuredPoint> {
         match self.kind.has_data() {
             true => {
@@ -428,13 +427,13 @@ impl MeasuredPoint {
         }
     }
 
-    /// What a rank does with its data between messages.
+    /// The use of a rank's data between messages.
     fn data(&self) -> DataReuse {
         self.data.unwrap_or_default()
     }
 
-    /// The repetitions that a batch shall have: of broadcasts every rank is root equally often, for
-    /// one that is not waits for the roots before it, and one that is waits for nobody.
+    /// Rounds the repetitions of a batch up: in broadcasts every rank must be root equally often,
+    /// because a rank that is not waits for the roots before it, and the root waits for no rank.
     pub(crate) fn whole_rounds(&self, schedule: Schedule) -> Schedule {
         let round =
             if self.kind == FigureKind::Broadcast { u64::from(self.ranks.max(1)) } else { 1 };
@@ -462,7 +461,7 @@ impl MeasuredPoint {
         }
     }
 
-    /// Measures what the hardware gives for it, in its unit; `line` is the cache-line transfer
+    /// Measures the limit of the hardware for it, in its unit; `line` is the cache-line transfer
     /// measured at this moment, in nanoseconds.
     pub(crate) fn bare(&self, cores: Cores, line: f64) -> f64 {
         let measured = self.bare.measure(cores, line, self.bytes, self.window, self.data());
@@ -474,14 +473,14 @@ impl MeasuredPoint {
 }
 
 impl MeasuredPoint {
-    /// What the hardware's part is, in words.
+    /// The limit of the hardware, in words.
     pub(crate) fn bare_is(&self) -> String {
         self.bare.description(self.data())
     }
 }
 
 impl FigureKind {
-    /// A time in the unit of a kind that is one.
+    /// Converts nanoseconds into the unit of a kind that is a time.
     fn of_nanoseconds(self, nanoseconds: f64) -> f64 {
         match self.unit() {
             FigureUnit::Microseconds => nanoseconds * 1e-3,

@@ -1,9 +1,9 @@
 //! Shared variables between two (virtual) nodes, by each of the protocols.
 //!
-//! *apart* is what is free, acquired again and again by one rank. *travel* is the hand-off of
+//! *apart* is a free variable, acquired repeatedly by one rank. *travel* is the hand-off of
 //! [`super::shared`] between nodes: a strict alternation, in which the owner is always in a call,
-//! waiting for its next turn. *owner* is one acquisition at a time, of an owner that waits in a
-//! barrier, and of one that computes:
+//! waiting for its next turn. *owner* is one acquisition at a time, from an owner that waits in a
+//! barrier, and from one that computes:
 //!
 //! ```text
 //!   owner   barrier | compute 200 us, or wait at once .................. | barrier
@@ -11,12 +11,12 @@
 //!                                    |<------- owner ------->|
 //! ```
 //!
-//! The asker computes first in both, so that it comes to the library as cold. Computing is to look
-//! at a clock, with pauses: beside a loop without them the other virtual processor was slower at
-//! whatever it did, additions too, and that is no matter of the library's.
+//! The asker computes first in both, so that it enters the library equally cold. Computing is
+//! polling a clock, with pauses: beside a loop without pauses the other virtual processor was
+//! slower at all work, even at additions, which has nothing to do with the library.
 //!
-//! What must be paid at least is a cache line and one copy of data that the other core has just
-//! written: by `direct` the asker reads it, by the others it is stored where the asker finds it.
+//! The least cost is a cache line and one copy of data that the other core has just written: with
+//! `direct` the asker reads it, with the others it is stored where the asker finds it.
 
 use std::hint::{black_box, spin_loop};
 use std::time::{Duration, Instant};
@@ -30,23 +30,23 @@ use crate::arguments::BenchSettings;
 use crate::control::{BlockAnswer, BlockCommand, Home, Verb};
 use crate::rank::{self, RankError};
 
-/// How long an owner computes.
+/// Computing time of an owner.
 const COMPUTE: Duration = Duration::from_micros(200);
 
-/// After what time it is asked.
+/// The time after which it is asked.
 const AHEAD: Duration = Duration::from_micros(100);
 
-/// Pauses between two looks at the clock.
+/// Pauses between two readings of the clock.
 const PAUSES: u32 = 16;
 
-/// What a turn of each rank takes that is not reported, nanoseconds: an owner that computes twice.
+/// The unreported time of a turn of each rank, nanoseconds: an owner that computes twice.
 const UNREPORTED: u64 = 400_000;
 
-/// The forms of an owner, as they stand in tables.
+/// The names of the owner's forms in tables.
 pub(crate) const WAITS: &str = "owner waits";
 pub(crate) const COMPUTES: &str = "owner computes";
 
-/// What is free, and two points per size.
+/// The free variable, and two points per size.
 pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = shared::sizes(settings);
     let travel = |bytes: &u64| {
@@ -65,7 +65,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     std::iter::once(free()).chain(apart).collect()
 }
 
-/// What has been written here before and nobody else wants.
+/// A variable that was written here before and that no other rank wants.
 fn free() -> MeasuredPoint {
     let ours = vec![
         MeasuredForm::heap("home, write", Verb::WriteAt(Home::Here)),
@@ -81,7 +81,7 @@ fn point(kind: FigureKind, bytes: u64) -> MeasuredPoint {
     MeasuredPoint { apart: true, ..MeasuredPoint::new(kind, 2, bytes, bare) }
 }
 
-/// Keeps a rank out of the library for `time`, and leaves the core to whoever shares it.
+/// Keeps a rank out of the library for `time`, and yields the core to threads that share it.
 fn compute(time: Duration) {
     let start = Instant::now();
     while black_box(start.elapsed()) < time {
@@ -94,14 +94,14 @@ fn variable(world: &World, command: &BlockCommand, by: Protocol) -> Result<Share
     Ok(world.shared_with::<u64>("bench", &[command.bytes.div_ceil(8).max(1)], options)?)
 }
 
-/// Rank 0 acquires and lets go; the other one looks on.
+/// Rank 0 acquires and releases; the other one is idle.
 pub(crate) fn serve_free(
     world: &World,
     command: &BlockCommand,
     home: Home,
     acquire: impl Fn(&Part<u64>) -> Result<(), Error>,
 ) -> Result<BlockAnswer, RankError> {
-    // A part at home at each rank.
+    // One part with its home at each rank.
     let options = SharedOptions { parts: Rows(1), ..SharedOptions::default() };
     let shared = world.shared_with::<u64>("bench", &[2, 1], options)?;
     let first = shared.part(0)?;
@@ -109,7 +109,7 @@ pub(crate) fn serve_free(
     let part = if here == (home == Home::Here) { first } else { shared.part(1)? };
     let works = world.rank() == 0;
     if works {
-        // From the second on it is kept.
+        // From the second acquisition on it is kept.
         (0..2).try_for_each(|_| part.write().map(drop))?;
     }
     let answer = rank::whole(world, command, || if works { acquire(&part) } else { Ok(()) });
@@ -127,7 +127,7 @@ pub(crate) fn read(part: &Part<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ranks 0 and 1 write in turns; a repetition is one turn of each.
+/// Ranks 0 and 1 write alternately; a repetition is one turn of each.
 pub(crate) fn serve_travel(
     world: &World,
     command: &BlockCommand,
@@ -136,8 +136,8 @@ pub(crate) fn serve_travel(
     shared::take_turns(world, command, &variable(world, command, by)?)
 }
 
-/// Ranks 0 and 1 ask in turns what the other one has written last; a repetition is one turn of
-/// each, and each rank reports its own.
+/// Ranks 0 and 1 alternately request what the other one has written last; a repetition is one turn
+/// of each, and each rank reports its own.
 pub(crate) fn serve_owner(
     world: &World,
     command: &BlockCommand,

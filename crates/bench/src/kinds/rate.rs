@@ -1,12 +1,12 @@
 //! Message rate: eight bytes, sixty-four of them, then one acknowledgement; the form of the usual
 //! multi-pair rate benchmark with one pair.
 //!
-//! Both forms a program may use are measured, ours and the peers' alike: blocking sends and
-//! receives one after the other, and non-blocking ones completed together.
+//! Two forms are measured, ours and the peers' alike: blocking sends and receives one after the
+//! other, and non-blocking ones completed together.
 //!
-//! Fresh: the ranks take turns as sender, window by window, so each window sends what the one
-//! before has received. Warm: rank 0 sends the same untouched window again and again, and nobody
-//! reads what rank 1 receives.
+//! Fresh: the ranks alternate as sender, window by window, so each window sends what the one before
+//! has received. Warm: rank 0 sends the same untouched window repeatedly, and nothing reads what
+//! rank 1 receives.
 
 use hikyaku::{Error, World};
 
@@ -47,7 +47,7 @@ pub(crate) fn serve_nonblocking(
     serve(world, command, nonblocking_window)
 }
 
-/// What a rank does in a window.
+/// The role of a rank in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WindowRole {
     SendTo(u32),
@@ -66,7 +66,7 @@ impl WindowRole {
     }
 }
 
-/// Who sends the window after one of `sender`.
+/// The sender of the window after one of `sender`.
 fn next_sender(data: DataReuse, sender: u32) -> u32 {
     match data {
         DataReuse::Fresh => 1 - sender,
@@ -82,7 +82,7 @@ fn serve(
 ) -> Result<BlockAnswer, RankError> {
     let mut sets = Sets::in_place(world, command, command.window, 1_u8)?;
     let mut sender = 0;
-    // A message of no bytes cannot be cut from a buffer; the points of windows have none.
+    // An empty message cannot be cut from a buffer; the points of windows have none.
     let each = usize::try_from(command.bytes.max(1)).unwrap_or(usize::MAX);
     rank::whole(world, command, || {
         let role = WindowRole::of(world.rank(), sender);
@@ -132,7 +132,7 @@ fn nonblocking_window(
     })
 }
 
-/// Four bytes back from who received: the window has arrived.
+/// Returns four bytes from the receiver: the window has arrived.
 fn acknowledge(world: &World, role: WindowRole) -> Result<(), Error> {
     let mut word = [0_u8; 4];
     match role {

@@ -23,13 +23,13 @@ use crate::control::{BlockAnswer, BlockCommand, Verb};
 use crate::plan::Schedule;
 use crate::rank::{self, RankError};
 
-/// How many rows the paper has.
+/// The numbers of rows in the paper.
 const ROWS: [u32; 4] = [1024, 2048, 4096, 8192];
 
-/// How many bytes a row has there.
+/// The lengths of rows in the paper, bytes.
 const SIZES: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 
-/// Rounds of a block. They are long, and the array is made anew for each block.
+/// The rounds of a block. They are long, and the array is made anew for each block.
 const SCHEDULE: Schedule = Schedule { batches: 4, repetitions: 1 };
 
 /// A point per number of rows and size of a row.
@@ -38,7 +38,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let counts = if settings.rows.is_empty() { &ROWS[..] } else { &settings.rows };
     let point = |rows: u32, bytes: u64| {
         let bytes = bytes.next_multiple_of(8).max(8);
-        // Both ranks have half of the rows, at the same time.
+        // The ranks have half of the rows each, at the same time.
         let half = rows.div_ceil(2);
         let parts = PartCounts { lines: half, copies: f64::from(half), ..PartCounts::default() };
         let by = |protocol| MeasuredForm::by(protocol, "", Verb::Rows(protocol));

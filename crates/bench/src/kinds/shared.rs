@@ -1,8 +1,8 @@
-//! Shared variables: acquiring one that is free, and handing one over between two ranks.
+//! Shared variables: acquiring an unlocked one, and handing one over between two ranks.
 //!
 //! A hand-off is a strict alternation: each rank acquires the variable for writing, and if the
-//! other wrote last it copies new contents into it and lets go. What that must cost is what two
-//! threads take that do nothing but spin on a flag and copy as many bytes to one place in turns.
+//! other wrote last it copies new contents into it and releases it. The limit is the time of two
+//! threads that only spin on a flag and copy as many bytes to one place alternately.
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use crate::rank::{self, RankError};
 
 const SIZES: [u64; 3] = [8, 4 << 10, 64 << 10];
 
-/// The free one, and one hand-off per size.
+/// The point of an unlocked variable, and one hand-off per size.
 pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     let sizes = sizes(settings);
     let ours = vec![
@@ -32,7 +32,7 @@ pub(crate) fn points(settings: &BenchSettings) -> Vec<MeasuredPoint> {
     std::iter::once(free).chain(sizes.iter().map(point)).collect()
 }
 
-/// The sizes asked for, in whole elements of eight bytes.
+/// The requested sizes, in whole elements of eight bytes.
 pub(crate) fn sizes(settings: &BenchSettings) -> Vec<u64> {
     let sizes = if settings.sizes.is_empty() { &SIZES[..] } else { &settings.sizes };
     sizes.iter().map(|bytes| bytes.next_multiple_of(8).max(8)).collect()
@@ -42,7 +42,7 @@ fn variable(world: &World, command: &BlockCommand) -> Result<Shared<u64>, RankEr
     Ok(world.shared::<u64>("bench", &[command.bytes.div_ceil(8).max(1)])?)
 }
 
-/// Rank 0 acquires and lets go; the others look on.
+/// Rank 0 acquires and releases; the others are idle.
 pub(crate) fn serve_free(
     world: &World,
     command: &BlockCommand,
@@ -65,17 +65,17 @@ pub(crate) fn read(shared: &Shared<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is done with a variable that has been acquired for writing.
+/// The access to a variable that has been acquired for writing.
 pub(super) fn change(guard: &mut WriteGuard<u64>) {
     black_box(guard)[0] += 1;
 }
 
-/// For reading.
+/// The access to one acquired for reading.
 pub(super) fn look(guard: &ReadGuard<u64>) {
     black_box(guard[0]);
 }
 
-/// Ranks 0 and 1 write in turns; a repetition is one turn of each.
+/// Ranks 0 and 1 write alternately; a repetition is one turn of each.
 pub(crate) fn serve_turns(world: &World, command: &BlockCommand) -> Result<BlockAnswer, RankError> {
     take_turns(world, command, &variable(world, command)?)
 }

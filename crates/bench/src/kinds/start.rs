@@ -1,6 +1,6 @@
-//! Start: a job from its launcher's start to its end, and what its ranks hold in memory.
+//! Start: a job from its launcher's start to its end, and the memory of its ranks.
 //!
-//! Each rank joins, passes one barrier and leaves. What the hardware (here: the kernel) gives is
+//! Each rank joins, passes one barrier and leaves. The limit of the hardware (here: the kernel) is
 //! the same number of processes of the same binary that do nothing.
 
 use std::fs;
@@ -17,7 +17,7 @@ use crate::plan;
 /// The rank counts whose start is timed.
 const START_RANKS: [u32; 2] = [2, 8];
 
-/// The rank counts whose memory is told.
+/// The rank counts whose memory is reported.
 const MEMORY_RANKS: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
 /// The rank counts whose start is timed.
@@ -25,12 +25,12 @@ pub(crate) fn start_ranks(settings: &BenchSettings) -> Vec<u32> {
     if settings.ranks.is_empty() { START_RANKS.into() } else { settings.ranks.clone() }
 }
 
-/// The rank counts whose memory is told.
+/// The rank counts whose memory is reported.
 pub(crate) fn memory_ranks(settings: &BenchSettings) -> Vec<u32> {
     if settings.ranks.is_empty() { MEMORY_RANKS.into() } else { settings.ranks.clone() }
 }
 
-/// The time `count` processes take that do nothing, in milliseconds.
+/// The time of `count` processes that do nothing, in milliseconds.
 pub(crate) fn bare(executable: &Path, count: u32) -> io::Result<f64> {
     let start = Instant::now();
     let spawn = |_| {
@@ -45,7 +45,7 @@ pub(crate) fn bare(executable: &Path, count: u32) -> io::Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// The ranks' side of memory: what the kernel says of this process.
+/// The ranks' side of memory: this process's figures of the kernel.
 pub(crate) fn resident() -> io::Result<BlockAnswer> {
     let status = fs::read_to_string("/proc/self/status")?;
     parse_status(&status).ok_or_else(|| {
@@ -53,7 +53,7 @@ pub(crate) fn resident() -> io::Result<BlockAnswer> {
     })
 }
 
-/// `VmRSS` and `RssShmem`; kernels before 4.5 have no `RssShmem`, which then counts as none.
+/// `VmRSS` and `RssShmem`; kernels before 4.5 have no `RssShmem`, which then counts as 0.
 fn parse_status(status: &str) -> Option<BlockAnswer> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

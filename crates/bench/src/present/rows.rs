@@ -1,13 +1,13 @@
-//! The charts of paper 001's Figs. 9 to 12, and what they are to show.
+//! The charts of paper 001's Figs. 9 to 12, and the checks of their claims.
 //!
 //! ```text
 //!   Fig. 9, 10   time over the bytes of a row, for the fewest and the most rows
 //!   Fig. 11, 12  time over the number of rows, for rows of 4 and 16 KiB
 //! ```
 //!
-//! Axes are linear and begin at zero, as the paper's: what is proportional is a straight line
-//! there. To show are FG-17, that the protocols that store directly are faster than `udp` in every
-//! cell, and FG-18, that what they save grows with the number of rows.
+//! Axes are linear and begin at zero, as in the paper, so that proportional values are on a
+//! straight line. The claims are FG-17, that the protocols that store directly are faster than
+//! `udp` in every cell, and FG-18, that what they save grows with the number of rows.
 
 use hikyaku::shared::Protocol;
 use hikyaku_report::{Axis, Chart, LineChart, Series as Line, Unit as Shown};
@@ -29,8 +29,7 @@ fn median(figure: &Figure, protocol: Protocol) -> Option<f64> {
     own.value.map(|value| value.median)
 }
 
-/// What the paper's figures show, of the cells that were measured: what to add to a file's name,
-/// and the chart.
+/// The paper's charts of the cells that were measured: the suffix of a file's name, and the chart.
 pub(super) fn charts(results: &BenchResults) -> Vec<(String, Chart)> {
     let cells = cells(results);
     let counts = cells.iter().filter_map(|cell| cell.rows);
@@ -58,7 +57,7 @@ pub(super) fn charts(results: &BenchResults) -> Vec<(String, Chart)> {
     charts
 }
 
-/// A line for each protocol; `None` if there are not two places to draw.
+/// A line for each protocol; `None` with fewer than two places.
 fn chart<'a>(
     title: String,
     across: Axis,
@@ -86,7 +85,7 @@ fn chart<'a>(
     Some(chart.into())
 }
 
-/// In how many cells who was faster, and how what is saved grows with the rows.
+/// In how many cells each protocol was faster, and how the time saved grows with the rows.
 pub(super) fn verdicts(results: &BenchResults) -> Vec<String> {
     let cells = cells(results);
     let faster = |protocol: Protocol| {
@@ -140,7 +139,7 @@ mod tests {
     use crate::results::tests::{entry, example};
     use crate::results::{FormBlocks, summarise};
 
-    /// Times of a round as `per_row` of each protocol says.
+    /// Times of a round, from `per_row` of each protocol.
     fn results(counts: &[u32], sizes: &[u64], per_row: [f64; 3]) -> BenchResults {
         let mut results = example();
         let figure = results.figures[0].clone();

@@ -1,10 +1,10 @@
-//! Units of figures as the report crate has them: values in base units, of which it makes text.
+//! Units of figures for the report crate, which formats values in base units.
 
 use hikyaku_report::Unit as Shown;
 
 use crate::kinds::FigureUnit;
 
-/// A value in the base unit that the report crate shows.
+/// The value in the base unit of the report crate.
 pub(super) fn base(unit: FigureUnit, value: f64) -> f64 {
     value
         * match unit {
@@ -18,7 +18,7 @@ pub(super) fn base(unit: FigureUnit, value: f64) -> f64 {
         }
 }
 
-/// What the report crate calls it.
+/// The report crate's name of the unit.
 pub(super) fn shown(unit: FigureUnit) -> Shown {
     match unit {
         FigureUnit::Nanoseconds | FigureUnit::Microseconds | FigureUnit::Milliseconds => {
