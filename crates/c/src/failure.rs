@@ -1,4 +1,4 @@
-//! What a call returns: a code. The line that says why is kept. Panics end here.
+//! The results of calls: a code, and one line with the reason, which is kept. Panics end here.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -11,10 +11,10 @@ use hikyaku::{CollError, CreationError, Error, InitError, MsgError};
 /// Done.
 pub(crate) const OK: c_int = 0;
 
-/// Not done, and nobody's fault: others hold it, or its turn did not come in time.
+/// Not done, without any fault: other ranks hold it, or its turn did not come in time.
 pub(crate) const BUSY: c_int = 1;
 
-/// Whose fault it is, as in the header.
+/// Whose fault a failure is, as in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum FailureCode {
@@ -36,7 +36,7 @@ pub(crate) enum FailureCode {
     Bug = -8,
 }
 
-/// Why a call did not do what was asked, in one line.
+/// Why a call failed, in one line.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     pub(crate) code: FailureCode,
@@ -142,8 +142,8 @@ pub(crate) fn last() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// Runs the body of a call: the boundary between C and Rust. A failure becomes its code, and its
-/// line is kept. So does a panic, which is a bug of this library.
+/// Runs the body of a call: the boundary between C and Rust. A failure, or a panic (a bug of this
+/// library), becomes its code, and its line is kept.
 #[inline]
 pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, CallFailure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -11,7 +11,7 @@ const HEADER: &str = include_str!("../include/hikyaku.h");
 const SOURCES: [&str; 3] =
     [include_str!("api/world.rs"), include_str!("api/message.rs"), include_str!("api/shared.rs")];
 
-/// The header without comments, in words with one space between.
+/// The header without comments, as words separated by one space.
 fn plain_header() -> String {
     let mut text = String::new();
     for (at, piece) in HEADER.split("/*").enumerate() {
@@ -57,7 +57,7 @@ fn c_type(rust: &str, argument: &str) -> &'static str {
 fn declaration(signature: &str) -> String {
     let (name, rest) = signature.split_once('(').unwrap();
     let (arguments, result) = rest.rsplit_once(") -> ").unwrap();
-    // A comma and a space separate arguments, but also stand within `OutPointer<'_, u64>`.
+    // A comma and a space separate arguments, but occur within `OutPointer<'_, u64>` too.
     let arguments = arguments.replace("<'_, ", "<'_,");
     let arguments = arguments.split(", ").map(str::trim).filter(|argument| !argument.is_empty());
     let arguments = arguments.map(|argument| {
@@ -115,6 +115,6 @@ fn every_structure_has_its_fields() {
         assert!(header.contains(&expected), "hikyaku.h does not have\n{expected}");
     }
     assert_eq!(header.matches("typedef struct").count(), expected.len());
-    // The same fields, in their order, are those of `repr(C)` structures of these sizes.
+    // `repr(C)` structures of these sizes have the same fields in the same order.
     assert_eq!(crate::api::sizes(), [8, 24, 8, 16]);
 }

@@ -1,9 +1,9 @@
-//! Arguments that are pointers, as types: the only place that dereferences what C gives.
+//! Arguments that are pointers, as types: the only place that dereferences pointers from C.
 //!
-//! A value of these types comes from C only, through the signature of a function of the header. The
-//! type says what C has promised: NULL, or what the header says of the pointer. A broken promise
-//! that can be detected is an error: NULL where a pointer is required, an address that is not
-//! aligned, more elements than can be addressed.
+//! A value of these types comes only from C, through the signature of a function of the header. The
+//! type states C's promise: NULL, or what the header requires of the pointer. A broken promise is
+//! an error if it can be detected: NULL where a pointer is required, a misaligned address, more
+//! elements than can be addressed.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::marker::PhantomData;
@@ -37,8 +37,8 @@ impl<'c> DataPointer<'c> {
             return Ok(&[]);
         }
         check::<T>(self.0, count, what)?;
-        // SAFETY: not NULL, aligned and countable by the check; C has promised that so many
-        // elements are there and that nobody changes them during the call. Any bytes are a Scalar.
+        // SAFETY: not NULL, aligned and countable by the check; C has promised `count` elements
+        // that are not changed during the call. Any bytes are a Scalar.
         Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), count) })
     }
 }
@@ -63,12 +63,12 @@ impl<'c> Room<'c> {
             return Ok(&mut []);
         }
         check::<T>(self.0, count, what)?;
-        // SAFETY: as for `DataPointer`; C has promised that nobody else uses them during the call.
+        // SAFETY: as for `DataPointer`; C has promised that no one else uses them during the call.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.0.cast(), count) })
     }
 }
 
-/// Where one value goes, or NULL if it is not wanted.
+/// The place for one value, or NULL if it is not wanted.
 #[repr(transparent)]
 pub(crate) struct OutPointer<'c, T>(*mut T, PhantomData<&'c mut T>);
 
@@ -83,7 +83,8 @@ impl<T: Copy> OutPointer<'_, T> {
     #[inline]
     pub(crate) fn put(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not NULL, so C has promised room for one. What was there is not read.
+            // SAFETY: not NULL, so C has promised room for one value. The old contents are not
+            // read.
             unsafe { self.0.write(value) };
         }
     }

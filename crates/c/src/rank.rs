@@ -1,8 +1,8 @@
-//! This process's rank, the one thread that may use it, and the shared variables that C holds.
+//! This process's rank, the one thread that may use it, and the shared variables held by C.
 //!
 //! The rank is a thread-local of the thread that joined the job. C holds a variable by a number: a
-//! slot of a table and the slot's generation. A number that was freed stays invalid, whatever takes
-//! its slot later.
+//! slot of a table and the slot's generation. A freed number stays invalid, even when its slot is
+//! reused.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -43,8 +43,8 @@ pub(crate) enum HeldGuard {
     Write(WriteGuard<u8>),
 }
 
-/// What a thread knows of the rank. Only [`leave`] drops it. A program that ends without that call
-/// has not left its job in order, and its peers get an error.
+/// A thread's view of the rank. Only [`leave`] drops it. A program that ends without that call has
+/// not left its job in order, and its peers get an error.
 enum Here {
     Nothing,
     Rank(ManuallyDrop<Rc<JoinedRank>>),
@@ -55,7 +55,7 @@ thread_local! {
     static HERE: RefCell<Here> = const { RefCell::new(Here::Nothing) };
 }
 
-/// Whether some thread of this process has joined the job.
+/// Whether a thread of this process has joined the job.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
 /// Calls `body` with the rank, if this is its thread and it is in its job.
@@ -114,7 +114,7 @@ pub(crate) fn join() -> Result<(), CallFailure> {
     Ok(())
 }
 
-/// Leaves the job in order, if nothing is held.
+/// Leaves the job in order, if no variable is held.
 pub(crate) fn leave() -> Result<(), CallFailure> {
     with(|rank| match rank.held() {
         None => Ok(()),
@@ -182,7 +182,7 @@ impl JoinedRank {
             slot.generation += 1;
             slot.variable = None;
         }
-        // The last handle: it is dropped when nothing is borrowed.
+        // The last handle: it is dropped while nothing is borrowed.
         drop(variable);
         Ok(())
     }
@@ -213,7 +213,7 @@ impl HeldVariable {
         hold.map(drop).ok_or_else(|| self.not_held(part))
     }
 
-    /// What is wrong with the contents of a part that is held.
+    /// The damage to the contents of a held part, if any.
     pub(crate) fn mark(&self, part: u64) -> Result<Option<Mark>, CallFailure> {
         let holds = self.holds.borrow();
         match holds.get(part as usize) {

@@ -12,17 +12,17 @@ use std::time::Duration;
 use hikyaku_launch::Launch;
 use hikyaku_launch::processes::Processes;
 
-/// Names the ranks, the ranks of a node (0: all) and the program with its arguments of the job that
-/// [`launcher`] is to run, one a line.
+/// The job that [`launcher`] is to run, one item a line: ranks, ranks per node (0: all), and the
+/// program with its arguments.
 const JOB: &str = "HIKYAKU_C_TEST_JOB";
 
 /// If set, the job runs in virtual time.
 const VIRTUAL: &str = "HIKYAKU_C_TEST_VIRTUAL";
 
-/// If set, so many seconds after which the job is ended. A hundred otherwise.
+/// If set, the number of seconds after which the job is ended. A hundred otherwise.
 const TIMEOUT: &str = "HIKYAKU_C_TEST_TIMEOUT";
 
-/// What the launcher's exit code is said in, among the lines of the test harness.
+/// Marks the launcher's exit code in the output of the test harness.
 const CODE: &str = "the job's code is ";
 
 /// The header, the test programs and the examples.
@@ -40,7 +40,7 @@ enum Linking {
     Static,
 }
 
-/// Where cargo has put the library: beside this program.
+/// The folder in which cargo has put the library: that of this program.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_owned()
 }
@@ -78,7 +78,7 @@ fn program(name: &str, language: Language, linking: Linking) -> PathBuf {
     compile(&Path::new(ROOT).join(format!("tests/programs/{name}.c")), language, linking)
 }
 
-/// Without the variable there is no job and nothing to do.
+/// Does nothing unless the variable names a job.
 #[test]
 fn launcher() {
     let Ok(job) = std::env::var(JOB) else { return };
@@ -101,12 +101,12 @@ fn launcher() {
     println!("{CODE}{}", outcome.code);
 }
 
-/// Runs a program as a job: its exit code, and what it wrote to both streams.
+/// Runs a program as a job. Returns its exit code, and its output on both streams.
 fn job(ranks: u32, ranks_per_node: u32, program: &Path, words: &[&str]) -> (i32, String, String) {
     job_with(&[], ranks, ranks_per_node, program, words)
 }
 
-/// The same with variables in its environment.
+/// The same with additional environment variables.
 fn job_with(
     variables: &[(&str, &str)],
     ranks: u32,
@@ -118,7 +118,7 @@ fn job_with(
     command.args(["--exact", "launcher", "--nocapture"]).stdin(Stdio::null());
     let words = [&[program.to_str().unwrap()], words].concat().join("\n");
     command.env(JOB, format!("{ranks}\n{ranks_per_node}\n{words}"));
-    // Not one that was left elsewhere by an earlier build.
+    // Not the library that an earlier build left elsewhere.
     command.env("LD_LIBRARY_PATH", library());
     let output = command.envs(variables.iter().copied()).output().unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
@@ -128,7 +128,7 @@ fn job_with(
     (code, stdout, stderr)
 }
 
-/// Runs a job that has to end well, without a word on standard error; what it wrote.
+/// Runs a job that must succeed, without output on standard error. Returns its output.
 #[track_caller]
 fn succeed(ranks: u32, ranks_per_node: u32, program: &Path, words: &[&str]) -> String {
     let (code, stdout, stderr) = job(ranks, ranks_per_node, program, words);
@@ -156,7 +156,7 @@ fn every_call_works_from_c_and_cpp_linked_both_ways() {
     }
 }
 
-/// For real and in virtual time: those of the table that all languages are compared with.
+/// In real and in virtual time: the digests of the table that all languages are compared with.
 #[test]
 fn collectives_give_the_bits_that_they_give_in_rust() {
     let table = fs::read_to_string(format!("{ROOT}/../../tests/jobs/bits.txt")).unwrap();
@@ -189,7 +189,7 @@ fn collectives_give_the_bits_that_they_give_in_rust() {
 /// Digests by operation and length.
 type Digests<'a> = BTreeMap<(&'a str, &'a str), u64>;
 
-/// Those of all ranks, added up.
+/// The digests of all ranks, added up.
 fn sums(stdout: &str) -> Digests<'_> {
     let mut sums = Digests::new();
     for line in stdout.lines() {
@@ -243,8 +243,8 @@ fn a_rank_that_ends_without_finalize_is_dead_to_the_others() {
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
 }
 
-/// Calls that never return, and what the report of the job says of each as it does of Rust's;
-/// `LAST` is the last rank. One of the collectives at a time: ranks in different ones are told.
+/// Calls that never return, with the job's report of each, as for Rust; `LAST` is the last rank.
+/// One of the collectives at a time: ranks in different ones get an error.
 const WAITS: [(&str, &str); 5] = [
     ("send", "send to rank LAST, tag 3"),
     ("recv", "receive from rank LAST, tag 5"),
@@ -255,7 +255,7 @@ const WAITS: [(&str, &str); 5] = [
 const WAITS_TOGETHER: [(&str, &str); 3] =
     [("barrier", "barrier"), ("broadcast", "broadcast (root LAST)"), ("allreduce", "allreduce")];
 
-/// One job for each collective, for real at the same time.
+/// One job for each collective, in real time concurrently.
 #[test]
 fn every_call_says_what_it_waits_for() {
     let program = program("waits", Language::C, Linking::Static);
@@ -283,7 +283,8 @@ fn hang(program: &Path, together: (&str, &str), code: i32, variables: &[(&str, &
                 let after = line.split_once(&format!("rank {rank} "))?.1;
                 Some(after.split_once("waits in ")?.1)
             });
-            // A collective may say with which rank it waits, and each since when.
+            // A collective may report the rank that it waits for, and every call the start of the
+            // wait.
             let is_right = line.and_then(|line| line.strip_prefix(&expected)).is_some_and(|rest| {
                 [", for ", ", since ", " with rank "].iter().any(|way| rest.starts_with(way))
             });
@@ -304,7 +305,7 @@ fn the_library_has_what_the_header_declares_and_nothing_else() {
     let symbols = String::from_utf8(output.stdout).unwrap();
     let mut symbols: BTreeSet<&str> =
         symbols.lines().filter_map(|line| line.split_whitespace().next_back()).collect();
-    // By these the libraries of a process find the rank that one of them is.
+    // By these symbols the libraries of a process find the rank that one of them is.
     for inner in ["hikyaku_rank_here", "hikyaku_rank_share"] {
         assert!(symbols.remove(inner), "{inner}");
     }

@@ -29,7 +29,7 @@ pub(super) const CONSTANTS: [(&str, i64); 6] = [
     ("HIKYAKU_MAX", MAX as i64),
 ];
 
-/// What a receive found: `hikyaku_received`.
+/// The message that a receive found: `hikyaku_received`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Received {

@@ -1,4 +1,4 @@
-//! The functions of the header, a file a chapter, and the types of elements.
+//! The functions of the header, one file per chapter, and the element types.
 
 mod message;
 mod shared;
@@ -12,7 +12,7 @@ use crate::failure::CallFailure;
 
 macro_rules! types {
     ($($type:ident = $code:literal: $rust:ty,)*) => {
-        /// A type of elements.
+        /// An element type.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(i32)]
         pub(crate) enum Type {
@@ -38,7 +38,7 @@ macro_rules! types {
                 }
             }
 
-            /// How ranks compare it: the same as in Rust programs.
+            /// Its description for comparison between ranks: the same as in Rust programs.
             pub(crate) fn element(self) -> Element {
                 match self {
                     $(Type::$type => Element::of::<$rust>(),)*
@@ -78,13 +78,13 @@ types! {
     Double = 10: f64,
 }
 
-/// A rank, as C gives it.
+/// A rank, from its C type.
 fn rank_of(number: c_int) -> Result<u32, CallFailure> {
     u32::try_from(number)
         .map_err(|_| CallFailure::argument(format!("rank {number} does not exist")))
 }
 
-/// A number as a result that is not negative.
+/// A number as a non-negative result.
 fn number(value: u32) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }

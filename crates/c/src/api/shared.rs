@@ -19,7 +19,7 @@ pub(crate) struct SharedName {
     number: u64,
 }
 
-/// How a variable is made: `hikyaku_options`.
+/// The options of a new variable: `hikyaku_options`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct VariableOptions {
@@ -28,7 +28,7 @@ pub(crate) struct VariableOptions {
     flags: u64,
 }
 
-/// What a death has left of the contents: `hikyaku_mark`.
+/// The effect of a death on the contents: `hikyaku_mark`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Marked {
@@ -108,8 +108,8 @@ fn wanted<'c>(
     Ok((name.read("name")?, Type::of(element)?, shape, options))
 }
 
-/// Joins the collective creation with arguments that every rank refuses: this rank's are invalid,
-/// and so the others get an error too instead of waiting for it.
+/// Joins the collective creation with arguments that every rank refuses. This rank's arguments are
+/// invalid, and so the others get an error too instead of waiting for it.
 fn refuse(rank: &JoinedRank) {
     let element = Element { name: "none".to_owned(), bytes: 0 };
     let name = "(none: an argument cannot be)";
@@ -175,7 +175,7 @@ fn about(
     answer(|| rank::with(|rank| body(&rank.variable(shared.number)?)))
 }
 
-/// How long a call may wait.
+/// The waiting limit of a call.
 enum Limit {
     None,
     Look,
@@ -199,7 +199,7 @@ impl Limit {
     }
 }
 
-/// Acquires a part. `acquire` returns where its bytes begin, how many there are, and the guard.
+/// Acquires a part. `acquire` returns the address of its bytes, their number, and the guard.
 #[inline]
 fn begin<P: Copy>(
     (shared, part, timeout): (SharedName, u64, i64),
@@ -338,7 +338,7 @@ extern "C" fn hikyaku_shared_part(
     })
 }
 
-/// Stores as many of the numbers as there is room for, and returns how many there are.
+/// Stores as many of the numbers as fit, and returns how many there are.
 fn fill(into: Room<'_>, room: usize, numbers: &[u64]) -> Result<c_int, CallFailure> {
     let fitting = if into.is_wanted() { room.min(numbers.len()) } else { 0 };
     into.open::<u64>(fitting, "the room for numbers")?.copy_from_slice(&numbers[..fitting]);

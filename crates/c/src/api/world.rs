@@ -1,4 +1,4 @@
-//! Joining and leaving the job, who is who, and errors.
+//! Joining and leaving the job, rank and size, and errors.
 
 use std::ffi::{c_char, c_int};
 
