@@ -1,13 +1,13 @@
 //! `libhikyaku_heap.so`: the C library's allocating functions, for `hikyaku run --shared-heap`.
 //!
 //! It is preloaded, so that programs, numpy and the C library itself call these. They pass
-//! everything on to the C library's heap, until the process has joined a job as a rank: its library
-//! then says where that rank's shared heap is ([`hikyaku_heap_use_1`]). From then on large
-//! allocations go there, and pointers into it come back to it. What a process does that is no rank
-//! (a shell, a child that executes another program) is a comparison more than before.
+//! everything on to the C library's heap until the process has joined a job as a rank. Its library
+//! then passes the rank's shared heap ([`hikyaku_heap_use_1`]). From then on large allocations go
+//! there, and pointers into it come back to it. In a process that is not a rank (a shell, a child
+//! that executes another program) each call costs one more comparison.
 //!
-//! Everything the C library has under these names is here: a function that was left out would hand
-//! it memory that it does not know. Errors are the C library's: null and `ENOMEM`, or `EINVAL`.
+//! All functions of the C library with these names are here: a missing function would pass it
+//! memory that it does not know. Errors are the C library's: null and `ENOMEM`, or `EINVAL`.
 //!
 //! Nothing here may allocate, take a lock or panic.
 
@@ -15,7 +15,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-// glibc has its own functions under these names too.
+// glibc exports its own functions under these names too.
 unsafe extern "C" {
     fn __libc_malloc(bytes: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, each: usize) -> *mut c_void;
@@ -24,15 +24,15 @@ unsafe extern "C" {
     fn __libc_free(start: *mut c_void);
 }
 
-/// What buffers of the heap are aligned to.
+/// The alignment of the heap's buffers.
 const PAGE: usize = 4096;
 
 type Allocate = extern "C" fn(usize) -> *mut u8;
 type SizeOf = extern "C" fn(*mut u8) -> usize;
 type Free = extern "C" fn(*mut u8);
 
-/// The heap: its first address, the one past its end, and from how many bytes on it is asked. All
-/// zero until it is there; `END` is set last.
+/// The heap: its first address, one past its last, and the least length that it serves. All are
+/// unset until the heap exists; `END` and `FROM` are set last.
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 static FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -42,11 +42,11 @@ static ALLOCATE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static SIZE_OF: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static FREE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Says where the rank's heap is. By the rank's library, once.
+/// Sets the rank's heap. Called by the rank's library, once.
 ///
 /// # Safety
-/// The functions may be called at any time from any thread until the process ends, and all that
-/// `allocate` returns lies between `start` and `end`, at multiples of 4096.
+/// The functions may be called at any time from any thread until the process ends, and every buffer
+/// that `allocate` returns is between `start` and `end`, at a multiple of 4096.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hikyaku_heap_use_1(
     start: usize,
@@ -60,12 +60,12 @@ pub unsafe extern "C" fn hikyaku_heap_use_1(
     SIZE_OF.store(size_of as *mut c_void, Ordering::Relaxed);
     FREE.store(free as *mut c_void, Ordering::Relaxed);
     START.store(start, Ordering::Relaxed);
-    // Release: whoever sees one of these sees what is above.
+    // Release: a thread that sees one of these sees the stores above.
     END.store(end, Ordering::Release);
     FROM.store(from, Ordering::Release);
 }
 
-/// A buffer of the heap; null: it is too short for it, or there is no room.
+/// A buffer of the heap; null: the length is below the limit, or there is no room.
 fn from_heap(bytes: usize) -> *mut c_void {
     if bytes < FROM.load(Ordering::Acquire) {
         return ptr::null_mut();
@@ -90,7 +90,7 @@ fn length(start: *mut c_void) -> usize {
     size_of(start.cast())
 }
 
-/// Runs what may change `errno`, which `free` and a successful `malloc` leave as it is.
+/// Runs a call that may change `errno`, which `free` and a successful `malloc` must preserve.
 fn keeping_errno<R>(act: impl FnOnce() -> R) -> R {
     // SAFETY: it has no condition.
     let errno = unsafe { libc::__errno_location() };
@@ -115,7 +115,7 @@ pub extern "C" fn malloc(bytes: usize) -> *mut c_void {
     if !start.is_null() {
         return start;
     }
-    // SAFETY: any length will do.
+    // SAFETY: any length is valid.
     unsafe { __libc_malloc(bytes) }
 }
 
@@ -125,12 +125,13 @@ pub extern "C" fn calloc(count: usize, each: usize) -> *mut c_void {
     if let Some(bytes) = count.checked_mul(each) {
         let start = from_heap(bytes);
         if !start.is_null() {
-            // SAFETY: so long, and new; it may have been another buffer before.
+            // SAFETY: it has `bytes` bytes and is new; the memory may have been another buffer
+            // before.
             unsafe { start.write_bytes(0, bytes) };
             return start;
         }
     }
-    // SAFETY: any lengths will do: glibc checks their product.
+    // SAFETY: any lengths are valid: glibc checks their product.
     unsafe { __libc_calloc(count, each) }
 }
 
@@ -168,14 +169,14 @@ pub unsafe extern "C" fn realloc(start: *mut c_void, bytes: usize) -> *mut c_voi
         if other.is_null() {
             other = malloc(bytes);
         }
-        // SAFETY: the caller's promise; both are as long as is copied.
+        // SAFETY: the caller's promise; both have at least the copied length.
         return unsafe { moved(start, before.min(bytes), other) };
     }
     let from = FROM.load(Ordering::Acquire);
     if !start.is_null() && bytes >= from {
         // SAFETY: the caller's promise; it is no buffer of the heap.
         let before = unsafe { malloc_usable_size(start) };
-        // What is longer stays where it is: from 128 KiB on the C library moves pages, not bytes.
+        // A longer buffer stays in place: from 128 KiB on the C library moves pages, not bytes.
         let other = if before < 2 * from { from_heap(bytes) } else { ptr::null_mut() };
         if !other.is_null() {
             // SAFETY: as above.
@@ -188,10 +189,10 @@ pub unsafe extern "C" fn realloc(start: *mut c_void, bytes: usize) -> *mut c_voi
     unsafe { __libc_realloc(start, bytes) }
 }
 
-/// Copies to another buffer and frees this one, if there is another.
+/// Copies to `other` and frees `start`, unless `other` is null.
 ///
 /// # Safety
-/// As for [`free`]; both are at least so long.
+/// As for [`free`]; both have at least `bytes` bytes.
 unsafe fn moved(start: *mut c_void, bytes: usize, other: *mut c_void) -> *mut c_void {
     if !other.is_null() {
         // SAFETY: the caller's promise; one of them is new.
@@ -202,7 +203,7 @@ unsafe fn moved(start: *mut c_void, bytes: usize, other: *mut c_void) -> *mut c_
     other
 }
 
-/// glibc's: `realloc` of a product.
+/// glibc's extension: `realloc` of a product.
 ///
 /// # Safety
 /// As for [`free`].
@@ -252,7 +253,7 @@ pub extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> *mut c_void {
     memalign(alignment, bytes)
 }
 
-/// glibc's.
+/// glibc's extension.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
     let start = if alignment <= PAGE { from_heap(bytes) } else { ptr::null_mut() };
@@ -263,13 +264,13 @@ pub extern "C" fn memalign(alignment: usize, bytes: usize) -> *mut c_void {
     unsafe { __libc_memalign(alignment, bytes) }
 }
 
-/// glibc's: at a multiple of a page.
+/// glibc's extension: at a multiple of a page.
 #[unsafe(no_mangle)]
 pub extern "C" fn valloc(bytes: usize) -> *mut c_void {
     memalign(PAGE, bytes)
 }
 
-/// glibc's: whole pages.
+/// glibc's extension: whole pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     let Some(whole) = bytes.max(1).checked_next_multiple_of(PAGE) else {
@@ -279,7 +280,7 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
     memalign(PAGE, whole)
 }
 
-/// glibc's: how many bytes may be used.
+/// glibc's extension: the number of usable bytes.
 ///
 /// # Safety
 /// As for [`free`].
@@ -292,7 +293,7 @@ pub unsafe extern "C" fn malloc_usable_size(start: *mut c_void) -> usize {
     }
     let mut next = NEXT.load(Ordering::Relaxed);
     if next.is_null() {
-        // SAFETY: a text.
+        // SAFETY: the name is a C string.
         next = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
         NEXT.store(next, Ordering::Relaxed);
     }
