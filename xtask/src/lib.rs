@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask tidy` runs them from the command line and `xtask/tests/tidy.rs` runs them under
 //! `cargo test`, so that a change which breaks the architecture fails where every other mistake
-//! fails. A rule is one module of [`rules`]: a pure function from a [`Tree`] to the violations it
-//! found, with a good and a bad sample in its tests, so that no rule is one that cannot fail.
+//! fails. A rule is one module of [`rules`]: a pure function from a [`Tree`] to the violations that
+//! it finds, with a good and a bad sample in its tests, which show that the rule can fail.
 //!
 //! ```text
 //!   git ls-files ────┐
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Of these only [`Tree::load`] touches files and processes; all else is a function of the tree.
-//! One rule is also a writer: `cargo xtask checklist` brings docs/checklist.md up to the tests.
-//! Two tools are no rules: [`measure`] prints how large the tree is, and [`mutants`] how many
+//! One rule is also a writer: `cargo xtask checklist` updates docs/checklist.md from the tests.
+//! Two tools are not rules: [`measure`] prints the size of the tree, and [`mutants`] how many
 //! changes of the code the tests detect.
 
 #![forbid(unsafe_code)]
@@ -31,7 +31,7 @@ pub use tree::{TextFile, Tree, TreeError};
 pub use violation::Violation;
 pub use workspace::{Dependency, DependencyKind, WorkspaceMember};
 
-/// Everything the rules found in `tree`, sorted by path and line.
+/// Everything that the rules find in `tree`, sorted by path and line.
 pub fn tidy(tree: &Tree) -> Vec<Violation> {
     let mut found: Vec<Violation> = tree.unparsed.clone();
     for rule in rules::RULES {

@@ -36,10 +36,10 @@ fn main() -> ExitCode {
         ["checklist"] => load().map(|tree| write_checklist(&tree)),
         ["measure", ref folder @ ..] if folder.len() < 2 => {
             let given = folder.first().map_or(root(), Path::new);
-            // Cargo answers with absolute paths. What is not there, it says itself.
+            // Cargo prints absolute paths. It reports a missing folder itself.
             let folder = fs::canonicalize(given).unwrap_or(given.into());
             Tree::load(&folder).map(|tree| {
-                // A reader that has seen enough, `| head`, is no error.
+                // A reader that closes the pipe early, such as `| head`, is no error.
                 let _ = write!(io::stdout(), "{}", Figures::of(&tree));
                 ExitCode::SUCCESS
             })

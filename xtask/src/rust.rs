@@ -1,9 +1,9 @@
-//! A parsed Rust file: its syntax tree, every path it names, and which of its lines are tests.
+//! A parsed Rust file: its syntax tree, every path it names, and its lines that are tests.
 //!
-//! Paths are read from the *tokens*, not from the syntax tree: to the parser the inside of a macro
-//! call is opaque, and `assert!(std::env::var("X").is_ok())` reads the environment all the same.
-//! Trees of `use` declarations are unfolded, so `use std::{fs, time::Instant}` names `std::fs` and
-//! `std::time::Instant`. Names are not resolved: what an alias of an alias hides is not seen here.
+//! Paths are read from the *tokens*, not from the syntax tree: the parser does not look inside a
+//! macro call, and `assert!(std::env::var("X").is_ok())` reads the environment all the same. Trees
+//! of `use` declarations are unfolded, so `use std::{fs, time::Instant}` names `std::fs` and
+//! `std::time::Instant`. Names are not resolved: an alias of an alias is not followed.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -81,15 +81,15 @@ pub struct PathUse {
     pub segments: Vec<String>,
     /// Whether `::*` follows.
     pub glob: bool,
-    /// Whether it stands alone after `use` and is given another name (`use std as s`).
+    /// Whether it is alone after `use` and is renamed (`use std as s`).
     pub renamed: bool,
     /// Line of its last segment, from 1.
     pub line: usize,
 }
 
 impl PathUse {
-    /// Whether this path names `target` or something in it, or brings in so large a part of the
-    /// way to it (`use std::time`, `use std::*`) that later uses could not be told. A word alone
+    /// Whether this path names `target` or something in it, or imports so large a part of the way
+    /// to it (`use std::time`, `use std::*`) that later uses could not be recognised. A single word
     /// names nothing: `rand` may be a variable, and `loom` a condition of compilation.
     pub fn reaches(&self, target: &str) -> bool {
         let target: Vec<&str> = target.split("::").collect();
@@ -101,7 +101,7 @@ impl PathUse {
     }
 }
 
-/// Marks the files that are bodies of `#[cfg(test)] mod name;` declarations, and what is in them.
+/// Marks the files that are bodies of `#[cfg(test)] mod name;` declarations, and all files below.
 pub(crate) fn mark_test_modules(files: &mut [RustFile]) {
     let bodies: BTreeSet<String> =
         files.iter().flat_map(|file| file.test_children.iter().cloned()).collect();
@@ -123,7 +123,7 @@ fn child_folder(path: &str) -> String {
     }
 }
 
-/// Finds what is compiled for tests only.
+/// Finds items that are compiled for tests only.
 #[derive(Default)]
 struct TestItems {
     folder: String,
@@ -197,7 +197,7 @@ fn collect_paths(stream: TokenStream, prefix: &[String], paths: &mut Vec<PathUse
         match &tokens[at] {
             TokenTree::Group(group) => collect_paths(group.stream(), &[], paths),
             TokenTree::Ident(name) if name == "as" && !prefix.is_empty() => at += 1,
-            // Where a name can be seen is no use of that place.
+            // The path of a visibility is no use of that module.
             TokenTree::Ident(name) if name == "pub" && tokens.get(at + 1).is_some_and(is_place) => {
                 at += 1;
             }

@@ -24,7 +24,7 @@ pub enum TreeError {
     /// A file or folder of the tree cannot be read.
     #[error("cannot read {path}: {source}; check its permissions")]
     Read {
-        /// What was to be read.
+        /// The file or folder.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -35,7 +35,7 @@ pub enum TreeError {
     /// Cargo does not accept the workspace.
     #[error("cargo metadata failed, mend the manifest it names:\n{0}")]
     Metadata(String),
-    /// Cargo's answer has another form than this program knows.
+    /// Cargo's answer has an unknown form.
     #[error("cargo metadata answered in an unknown form: {0}; adapt xtask/src/workspace.rs")]
     Form(#[from] serde_json::Error),
 }
@@ -49,7 +49,7 @@ pub struct TextFile {
     pub text: String,
 }
 
-/// Everything the rules look at.
+/// Everything that the rules check.
 pub struct Tree {
     /// Every tracked path, text or not.
     pub paths: BTreeSet<String>,
@@ -116,7 +116,7 @@ impl Tree {
         self.texts.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// Whether `path` is a tracked file or a folder that holds one.
+    /// Whether `path` is a tracked file or a folder that contains one.
     pub fn exists(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty()
@@ -138,8 +138,8 @@ fn metadata(root: &Path) -> Result<String, TreeError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The paths git tracks or would track; without git (a source archive, a checkout of another
-/// user) those of a walk.
+/// The paths that git tracks or would track; without git (a source archive, a checkout of another
+/// user) the paths that a walk finds.
 fn tracked(root: &Path) -> Result<Vec<String>, TreeError> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

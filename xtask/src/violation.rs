@@ -1,4 +1,4 @@
-//! What a rule reports: a place, what is wrong there and what to do about it.
+//! The report of a rule: a place, the violation there and the remedy.
 //!
 //! The form is `path:line: what; what to do`, which editors and terminals turn into a link.
 
@@ -11,9 +11,9 @@ pub struct Violation {
     pub path: String,
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The violation.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

@@ -1,4 +1,4 @@
-//! The members of the workspace and what they depend on, as `cargo metadata --no-deps` tells it.
+//! The members of the workspace and their dependencies, from `cargo metadata --no-deps`.
 //!
 //! Cargo's answer is used rather than the manifests' text because it has already resolved
 //! workspace inheritance, renames and target tables. Only the fields read here are declared.
@@ -25,11 +25,11 @@ pub struct WorkspaceMember {
 pub struct Dependency {
     /// Name of the package depended on (not the local rename).
     pub name: String,
-    /// The table it stands in.
+    /// The table of the manifest that lists it.
     pub kind: DependencyKind,
 }
 
-/// The table of a manifest that a dependency stands in.
+/// The table of a manifest that lists a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DependencyKind {
     /// `[dependencies]`.

@@ -1,4 +1,4 @@
-//! Runs the rules on the tree itself, so that `cargo test` fails where the tree breaks one.
+//! Runs the rules on the tree itself, so that `cargo test` fails if the tree breaks one.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn the_tree_is_tidy() {
     assert!(found.is_empty(), "{} violations:\n{}", found.len(), found.join("\n"));
 }
 
-/// Guards the test above against passing because it saw nothing.
+/// Guards the test above against passing on an empty tree.
 #[test]
 fn the_whole_tree_is_seen() {
     let tree = workspace();

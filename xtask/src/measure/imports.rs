@@ -1,4 +1,4 @@
-//! Which file imports which, and which files import each other in a circle.
+//! Imports between files, and circles of files that import each other.
 //!
 //! A file imports another if a path in its source leads there: a path of a `use`, a call, a type or
 //! the arguments of a macro. A path that begins with `crate`, `self`, `super`, a child module or an
@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{RustFile, Tree};
 
-/// A path is followed through so many re-exports. A longer way is a name that stands for itself.
+/// The most re-exports that a path is followed through. A longer path is left unresolved.
 const MOST_STEPS: usize = 16;
 
-/// The circles among the tree's sources that span several folders: the largest sets of files each
-/// of which reaches every other.
+/// The circles among the tree's sources that span several folders: the largest sets of files in
+/// which each file reaches every other.
 pub(crate) fn circles(tree: &Tree) -> Vec<Vec<String>> {
     let mut crates: BTreeMap<&str, Vec<&RustFile>> = BTreeMap::new();
     let is_source = |file: &&RustFile| !file.is_test && !file.path.starts_with("tests/");
@@ -39,7 +39,7 @@ pub(crate) fn circles(tree: &Tree) -> Vec<Vec<String>> {
     found
 }
 
-/// The folder that holds the crate's modules: up to and with `/src/`.
+/// The folder of the crate's modules: up to and including `/src/`.
 fn root_of(path: &str) -> Option<&str> {
     path.find("/src/").map(|at| &path[..at + "/src/".len()])
 }
@@ -51,12 +51,12 @@ fn folder_of(path: &str) -> &str {
 /// A path as a list of names.
 type Segments = Vec<String>;
 
-/// The modules of a crate by path from its root, and what each has in scope.
+/// The modules of a crate by path from its root, and the names that each has in scope.
 struct Modules<'a> {
     files: &'a [&'a RustFile],
     by_path: BTreeMap<Segments, usize>,
     own_path: Vec<Segments>,
-    /// What `use` brings into each file, by name; globs have the paths that they open.
+    /// The names that `use` brings into each file; for globs the paths that they open.
     scope: Vec<BTreeMap<String, Segments>>,
     globs: Vec<Vec<Segments>>,
     /// Names of the items that each file declares.
@@ -91,7 +91,7 @@ impl<'a> Modules<'a> {
         modules
     }
 
-    /// The files to which paths in the source of file `at` lead.
+    /// The files that paths in the source of file `at` lead to.
     fn imports_of(&self, at: usize) -> BTreeSet<usize> {
         let file = self.files[at];
         let mut found = BTreeSet::new();
@@ -104,7 +104,7 @@ impl<'a> Modules<'a> {
         found
     }
 
-    /// The file that declares what `path` names in file `at`.
+    /// The file that declares the item which `path` names in file `at`.
     fn resolve(&self, at: usize, path: &[String], steps: usize) -> Option<usize> {
         let steps = steps.checked_sub(1)?;
         let (first, rest) = path.split_first()?;
@@ -120,7 +120,7 @@ impl<'a> Modules<'a> {
                     child
                 } else {
                     let mut full = self.scope[at].get(name)?.clone();
-                    // A name that is brought in under itself: another crate.
+                    // A name that is imported under itself belongs to another crate.
                     if full.first() == Some(first) {
                         return None;
                     }
@@ -305,7 +305,7 @@ mod tests {
     fn a_re_export_leads_to_what_it_names() {
         let lib = ("lib.rs", "pub use b::X;\npub use d::*;");
         let b = ("b/mod.rs", "pub struct X;\nfn f(_: crate::D) {}");
-        // d uses X by the root's name: the circle is of b and d, and the root is not in it.
+        // d uses X by the root's name: the circle consists of b and d, without the root.
         let d = ("d.rs", "use crate::X;\npub struct D;");
         assert_eq!(found(&[lib, b, d]), [["b/mod.rs", "d.rs"]]);
     }

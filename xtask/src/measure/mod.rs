@@ -1,4 +1,4 @@
-//! `cargo xtask measure [FOLDER]`: how large the tree is, counted the same way every time.
+//! `cargo xtask measure [FOLDER]`: the size of the tree, counted the same way every time.
 //!
 //! ```text
 //!   figure         what counts
@@ -8,18 +8,18 @@
 //!   tests          lines in `tests/` and `benches/`, in `#[cfg(test)]` items and in the files of
 //!                  `#[cfg(test)] mod name;`; all lines of the members below `tests/`
 //!   source file    a Rust file with a line of source
-//!   length         lines of a file without its tests, but with comments and blank lines: what a
-//!                  reader scrolls through, and what the rule of sizes counts
+//!   length         lines of a file without its tests, but with comments and blank lines: all that
+//!                  a reader scrolls through, as the rule of sizes counts them
 //!   shared name    structs, enums, unions and traits of the source whose name another one has,
 //!                  as a share of all of them
 //!   circle         files that all reach each other by imports, from at least two folders
 //! ```
 //!
-//! Lines come from the tokens, so a line within a string counts and an attribute counts. What a
-//! macro call declares is not seen as a type; its lines count. `imports` says what an import is.
+//! Lines are counted from tokens, so a line within a string counts and an attribute counts. A type
+//! that a macro call declares is not seen; its lines count. `imports` defines an import.
 //!
-//! The budgets were set by a count with other tools of the tree of 2026-11-22 (d264135). There this
-//! count finds:
+//! The budgets were set by a count with other tools of the tree of 2026-11-22 (d264135). For that
+//! tree this count gives:
 //!
 //! ```text
 //!                                     budgets      here
@@ -50,10 +50,10 @@ use crate::{RustFile, Tree};
 /// A shorter file should have a reason to be one.
 const SMALL_FILE: usize = 80;
 
-/// How many files are shorter is a figure.
+/// The number of shorter files is a figure.
 const SHORT_FILE: usize = 100;
 
-/// So many of the names that several types have are printed.
+/// How many of the names shared by several types are printed.
 const MOST_SHARED: usize = 20;
 
 /// The trait whose methods are counted, and its file.
@@ -74,7 +74,7 @@ pub struct Figures {
     pub port_methods: usize,
     /// How many types are declared.
     pub types: usize,
-    /// Names that several types have, with how many.
+    /// Names that several types have, with the number of types.
     pub shared: BTreeMap<String, usize>,
     /// Files that import each other in a circle, each circle sorted.
     pub circles: Vec<Vec<String>>,
@@ -111,7 +111,7 @@ impl Figures {
         figures
     }
 
-    /// Length of the file in the middle.
+    /// The median length of the files.
     pub fn median_file(&self) -> usize {
         let mut lengths: Vec<usize> = self.files.values().copied().collect();
         lengths.sort_unstable();
@@ -123,7 +123,7 @@ impl Figures {
         self.files.values().filter(|&&length| length < lines).count()
     }
 
-    /// Types whose name another has too.
+    /// The number of types whose name another type has too.
     fn sharing(&self) -> usize {
         self.shared.values().sum()
     }
@@ -172,7 +172,7 @@ fn within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// The lines of a file that hold a token, those of documentation left out.
+/// The lines of a file that hold a token, without documentation.
 fn code_lines(file: &RustFile) -> BTreeSet<usize> {
     let mut lines = BTreeSet::new();
     note_lines(file.tokens.clone(), &mut lines);
@@ -185,7 +185,7 @@ fn note_lines(tokens: TokenStream, lines: &mut BTreeSet<usize>) {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
-            // A comment of documentation is `#[doc = ".."]` or `#![doc = ".."]` by now.
+            // A doc comment has become `#[doc = ".."]` or `#![doc = ".."]` here.
             TokenTree::Punct(mark) if mark.as_char() == '#' => {
                 let bang = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == '!');
                 let bang = tokens.next_if(bang);

@@ -1,4 +1,4 @@
-//! What cargo says of a changed copy: errors, and programs of tests.
+//! Cargo's output for a changed copy: errors, and test programs.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use super::switch::Place;
 
-/// A program of tests.
+/// A test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
     /// Folder of its package, in which it runs.
     pub(super) folder: PathBuf,
-    /// Folder and name, which tell it from all others.
+    /// Folder and name, which identify it.
     pub(super) name: String,
     /// The file to run.
     pub(super) path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Program {
 /// An error of the compiler.
 #[derive(Debug, Deserialize)]
 pub(super) struct Fault {
-    /// What it says.
+    /// Its message.
     pub(super) message: String,
     code: Option<Code>,
     level: String,
@@ -70,7 +70,7 @@ struct Profile {
     test: bool,
 }
 
-/// The errors in cargo's output that stand somewhere: the last one of a crate only counts them.
+/// The errors with a position in cargo's output: the last one of a crate only counts the others.
 pub(super) fn faults(output: &str) -> Vec<Fault> {
     let faults = lines(output).filter_map(|line| match line {
         Line::CompilerMessage { message } => Some(message),
@@ -79,7 +79,7 @@ pub(super) fn faults(output: &str) -> Vec<Fault> {
     faults.filter(|fault| fault.level == "error" && !fault.spans.is_empty()).collect()
 }
 
-/// The programs of tests in cargo's output.
+/// The test programs in cargo's output.
 pub(super) fn programs(output: &str) -> Vec<Program> {
     let programs = lines(output).filter_map(|line| match line {
         Line::CompilerArtifact {
@@ -99,16 +99,16 @@ pub(super) fn programs(output: &str) -> Vec<Program> {
     programs.collect()
 }
 
-/// Lines that are no messages are what a build script prints.
+/// The messages in cargo's output. Other lines are output of a build script.
 fn lines(output: &str) -> impl Iterator<Item = Line> {
     output.lines().filter_map(|line| serde_json::from_str(line).ok())
 }
 
-/// The number of the mutant that an error comes from; `places` has those of each file.
+/// The number of the mutant that causes an error; `places` has the mutants of each file.
 ///
-/// Most errors name bytes that the mutant has added. A match without an arm is an error of the
-/// match, so that the next deleted arm is taken. Of what is left, the last mutant before the error
-/// is taken: a type that cannot be inferred is named where it is used.
+/// Most errors name bytes that the mutant has added. A missing arm is an error of the match, so the
+/// next deleted arm is blamed. For other errors the last mutant before the error is blamed, because
+/// a type that cannot be inferred is named where it is used.
 pub(super) fn blame(fault: &Fault, places: &BTreeMap<&str, Vec<Place>>) -> Option<usize> {
     let mut spans: Vec<&FaultSpan> = fault.spans.iter().collect();
     spans.sort_by_key(|span| !span.is_primary);
@@ -161,7 +161,7 @@ mod tests {
         let places = BTreeMap::from([("a.rs", here)]);
         for (fault, expected) in [
             (fault("E0308", &[(12, 13, true)]), Some(1)),
-            // The branches of a choice differ: the second span is that of the mutant.
+            // The branches of a choice have different types: the second span is that of the mutant.
             (fault("E0308", &[(45, 46, true), (32, 38, false)]), Some(2)),
             (fault("E0282", &[(50, 51, true)]), Some(2)),
             (fault("E0004", &[(60, 61, true)]), Some(3)),

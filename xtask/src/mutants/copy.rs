@@ -1,4 +1,4 @@
-//! A copy of the tree that mutants may change: the tree itself belongs to whoever edits it.
+//! A copy of the tree that mutants may change: the tree itself belongs to its editors.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,12 +7,12 @@ use std::process::Command;
 
 use super::{MutantsError, at, make_folder, run};
 
-/// The names of the files that the copy has, one in each line.
+/// The file that lists the names of the copy's files, one per line.
 const LIST: &str = ".copied";
 
 /// Makes `copy` the same as the tree at `root`: all files that git does not ignore.
 ///
-/// A file that is the same stays untouched, so that cargo builds only what has changed.
+/// An unchanged file stays untouched, so that cargo builds only what has changed.
 pub(super) fn refresh(root: &Path, copy: &Path) -> Result<(), MutantsError> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -27,7 +27,7 @@ pub(super) fn refresh(root: &Path, copy: &Path) -> Result<(), MutantsError> {
 fn refresh_files(root: &Path, copy: &Path, names: &BTreeSet<&str>) -> Result<(), MutantsError> {
     make_folder(copy)?;
     let list = copy.join(LIST);
-    // No list: there is no copy yet.
+    // Without a list there is no copy yet.
     let before = fs::read_to_string(&list).unwrap_or_default();
     let mut present = BTreeSet::new();
     for &name in names {
@@ -42,11 +42,11 @@ fn refresh_files(root: &Path, copy: &Path, names: &BTreeSet<&str>) -> Result<(),
             continue;
         }
         make_folder(to.parent().unwrap_or(copy))?;
-        // With its permissions: some files are scripts.
+        // With the permissions: some files are scripts.
         fs::copy(&from, &to).map_err(at(&to))?;
     }
     for gone in before.lines().filter(|name| !present.contains(name)) {
-        // It may have been removed by hand.
+        // A person may have removed it.
         let _ = fs::remove_file(copy.join(gone));
     }
     let lines: String = present.iter().flat_map(|name| [name, "\n"]).collect();

@@ -1,8 +1,8 @@
-//! Which tests meet a mutant, and what they make of it.
+//! The tests that reach a mutant, and their verdict on it.
 //!
-//! Each test runs once alone, without a mutant, and leaves the numbers of the switches that it
-//! reaches. A mutant then meets the tests that reach its switch, the fastest first, each in a
-//! process of its own, until one fails. What no test reaches has survived without a run.
+//! Each test runs once alone, without a mutant, and records the numbers of the switches that it
+//! reaches. A mutant is then judged by the tests that reach its switch, the fastest first, each in
+//! a process of its own, until one fails. A mutant that no test reaches has survived without a run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,14 +17,14 @@ use super::results::{Judgement, MutantVerdict};
 use super::switch::{MUTANT, REACHED};
 use super::{MutantsError, SETTINGS, at, read, run};
 
-/// What gives a test processes of its own.
+/// The command that gives a test its own processes.
 pub(super) const NAMESPACE: &[&str] =
     &["unshare", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"];
 
-/// What limits its memory. The shell is the first process of the namespace: to that one the kernel
-/// delivers no signal which it does not handle, and tests send themselves some. Its first argument
-/// is the process number before that of the test: tests name folders by theirs, and those of two
-/// namespaces would be the same.
+/// The command that limits its memory. The shell is the first process of the namespace, because the
+/// kernel delivers to that process no signal that it does not handle, and tests send themselves
+/// some. Its first argument is the process number before that of the test: tests name folders by
+/// their number, and those of two namespaces would be the same.
 const LIMITS: &[&str] = &["prlimit", "--data=4294967296", "--core=0", "sh", "-c", AT_NUMBER, "sh"];
 
 const AT_NUMBER: &str = r#"echo "$1" >/proc/sys/kernel/ns_last_pid; shift; "$@"; exit $?"#;
@@ -32,13 +32,13 @@ const AT_NUMBER: &str = r#"echo "$1" >/proc/sys/kernel/ns_last_pid; shift; "$@";
 /// How many tests run at a time.
 const JOBS: usize = 2;
 
-/// What a test may take longer than without a mutant, beside the times as long.
+/// The time that a test may take longer than without a mutant, besides the factor.
 const SLACK: Duration = Duration::from_secs(5);
 
 /// A test that runs this long is a long one.
 const LONG_SECONDS: f64 = 1.0;
 
-/// So many tests that time out are enough of a verdict.
+/// The number of tests that time out which suffices for a verdict.
 const TIMED_OUT: usize = 2;
 
 /// How long tests may take.
@@ -46,11 +46,11 @@ const TIMED_OUT: usize = 2;
 pub(super) struct Limits {
     /// The tests of one mutant together, by their times without it.
     pub(super) seconds: u32,
-    /// A test may take so many times as long as without a mutant.
+    /// The factor by which a test may be slower than without a mutant.
     pub(super) patience: u32,
 }
 
-/// A test, and what is known of it from a run without a mutant.
+/// A test, and its properties from a run without a mutant.
 #[derive(Debug, Clone)]
 pub(super) struct Test {
     pub(super) program: Program,
@@ -73,7 +73,8 @@ impl Test {
         let stderr = stdout.try_clone().map_err(at(&output.path))?;
         let mut command = Command::new("timeout");
         command
-            // Its namespace ends with `unshare`, and with it all that the test has started.
+            // Its namespace ends with `unshare`, and with it all processes that the test has
+            // started.
             .args(["--foreground", "--signal=KILL", &format!("{:.3}", limit.as_secs_f64())])
             .args([NAMESPACE, LIMITS].concat())
             // From 300 on, as the kernel does; 32,768 is the least of its limits.
@@ -82,7 +83,7 @@ impl Test {
             .args(["--exact", &self.name, "--test-threads=1"])
             .current_dir(&self.program.folder)
             .env("CARGO_MANIFEST_DIR", &self.program.folder)
-            // The first failure is enough: a search for the smallest would take the test's time.
+            // The first failure suffices: a search for the smallest would use up the test's time.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
             .env_remove("RUST_BACKTRACE")
             .envs(SETTINGS)
@@ -96,7 +97,7 @@ impl Test {
         if start.elapsed() >= limit {
             return Ok(End::TimedOut);
         }
-        // A mutant that leaves at once has passed nothing.
+        // A mutant that ends at once has passed no test.
         let has_passed = is_ok && read(&output.path)?.contains("test result: ok");
         Ok(if has_passed { End::Passed } else { End::Failed })
     }
@@ -110,7 +111,7 @@ pub(super) enum End {
     TimedOut,
 }
 
-/// A file that goes with its value.
+/// A file that is removed with its value.
 struct Scratch {
     path: PathBuf,
     /// How many there were before it.
@@ -130,7 +131,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A folder for temporary files is emptied by others too.
+        // Other programs may empty the temporary folder.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -145,8 +146,8 @@ fn names(program: &Program) -> Result<Vec<String>, MutantsError> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(String::from).collect())
 }
 
-/// Runs each test once without a mutant and says what it reaches. A test that fails, or that takes
-/// longer than one mutant's tests may take, is printed and left out.
+/// Runs each test once without a mutant and records the switches that it reaches. A test that
+/// fails, or that takes longer than one mutant's tests may take, is printed and left out.
 pub(super) fn cover(programs: &[Program], limits: Limits) -> Result<Vec<Test>, MutantsError> {
     let mut tests = Vec::new();
     for program in programs {
@@ -188,8 +189,8 @@ pub(super) fn judge(
     })
 }
 
-/// The tests for one mutant in the order in which it meets them: the fastest first. The short ones
-/// take half of the time at most, so that where a thousand reach a mutant, it meets long ones too.
+/// The tests for one mutant in the order of their runs: the fastest first. The short ones take at
+/// most half of the time, so that a mutant reached by a thousand tests meets long ones too.
 fn chosen<'a>(tests: &[&'a Test], seconds: u32) -> Vec<&'a Test> {
     let mut sorted = tests.to_vec();
     sorted.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -203,8 +204,8 @@ fn chosen<'a>(tests: &[&'a Test], seconds: u32) -> Vec<&'a Test> {
     sorted
 }
 
-/// What `tests` say, each run by `run`. A failure counts if it comes twice: a loaded machine fails
-/// tests too.
+/// The verdict of `tests`, each run by `run`. A failure must occur twice, because tests also fail
+/// on a loaded machine.
 fn verdict(
     tests: &[&Test],
     mut run: impl FnMut(&Test) -> Result<End, MutantsError>,
@@ -234,8 +235,8 @@ fn verdict(
     Ok(Judgement { verdict, by: slow, met: tests.len() })
 }
 
-/// What `work` makes of each item, [`JOBS`] at a time, in the order of the items. The first error
-/// ends all.
+/// The results of `work` for all items, [`JOBS`] at a time, in the order of the items. The first
+/// error ends all.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, MutantsError> + Sync,
@@ -290,12 +291,12 @@ mod tests {
             chosen(&tests, seconds).iter().map(|test| test.name.as_str()).collect::<String>()
         };
         assert_eq!(names(60), "2416305");
-        // Three short ones have 2.2 of 2.5 s; of the long ones one fits.
+        // Three short ones take 2.2 of 2.5 s; of the long ones one fits.
         assert_eq!(names(5), "2413");
         assert_eq!(names(0), "");
     }
 
-    /// The judgement of tests that end so, in this order and with these repetitions.
+    /// The judgement of tests that end like this, in this order and with these repetitions.
     fn judged(tests: usize, ends: &[End]) -> Judgement {
         let tests: Vec<Test> = (0..tests).map(|i| test(&i.to_string(), 0.1)).collect();
         let mut ends = ends.iter().copied();

@@ -1,4 +1,4 @@
-//! Builds mutants in a copy of the tree and has them judged.
+//! Builds mutants in a copy of the tree and judges them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::switch::{self, Edited, Numbered, Place};
 use super::{MutantsError, SETTINGS, at, package, read, run, write};
 use crate::workspace::{self, WorkspaceMember};
 
-/// The crates whose tests judge those below them, beside their own: they run jobs.
+/// The crates whose tests judge those below them, besides their own, because they run jobs.
 const ABOVE: &[&str] = &["jobs", "cli"];
 
-/// Where the mutants of some crates are built.
+/// The place where the mutants of some crates are built.
 pub(super) struct Lab<'a> {
     /// The tree that is changed.
     pub(super) tree: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// All mutants of the crates. The copy has to be as the tree is.
+    /// All mutants of the crates. The copy must be equal to the tree.
     pub(super) fn list(&self) -> Result<Vec<Mutant>, MutantsError> {
         let mut command = Command::new("cargo-mutants");
         command.args(["mutants", "--list", "--json"]).current_dir(&self.tree);
@@ -37,7 +37,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Has the mutants judged that are `due` and notes the `results`.
+    /// Judges the mutants that are `due` and records the `results`.
     pub(super) fn judge(
         &self,
         due: &[Picked<'_>],
@@ -79,7 +79,7 @@ impl Lab<'_> {
         Ok(judges(&workspace::parse(&output, &self.tree)?, self.crates))
     }
 
-    /// Builds the programs of tests of the packages; nothing if they do not compile.
+    /// Builds the test programs of the packages; `None` if they do not compile.
     fn build(&self, packages: &[String]) -> Result<Option<Vec<Program>>, MutantsError> {
         let arguments = ["test", "--locked", "--no-run", "--message-format=json"];
         let (is_ok, output) = self.cargo(&arguments, packages)?;
@@ -89,8 +89,8 @@ impl Lab<'_> {
         Ok(is_ok.then(|| build::programs(&output)))
     }
 
-    /// Builds the libraries that tests of `cli` look for. They would build them themselves, for
-    /// minutes, which no test has.
+    /// Builds the libraries that tests of `cli` need. The tests would build them themselves, which
+    /// takes minutes that no test has.
     fn build_libraries(&self) -> Result<(), MutantsError> {
         let mut command = Command::new(self.tree.join("scripts/mpi.sh"));
         command.env("CARGO_TARGET_DIR", self.tree.with_file_name("build")).envs(SETTINGS);
@@ -100,7 +100,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Runs cargo in the copy: whether it has succeeded, and what it has written.
+    /// Runs cargo in the copy. Returns whether it succeeded, and its output.
     fn cargo(
         &self,
         arguments: &[&str],
@@ -154,12 +154,12 @@ impl Plan<'_> {
         Ok(Plan { lab, due, sources })
     }
 
-    /// Puts a switch in for each mutant, and takes out those that the compiler refuses until it
-    /// refuses none. Returns those that are left.
+    /// Inserts a switch for each mutant, and removes those that the compiler refuses until it
+    /// refuses none. Returns the remaining ones.
     fn switched(&self) -> Result<BTreeSet<usize>, MutantsError> {
         println!("{} mutants; cargo reports those that do not compile as errors", self.due.len());
         let packages: Vec<String> = self.lab.crates.iter().map(|name| package(name)).collect();
-        // With the tests of the crate's own modules, which use the code in their ways.
+        // With the tests of the crate's own modules, which use the code in other ways.
         let arguments = ["check", "--locked", "--lib", "--profile=test", "--keep-going", "--quiet"];
         let arguments = [&arguments[..], &["--message-format=json"]].concat();
         let mut live: BTreeSet<usize> = (0..self.due.len()).collect();
@@ -181,7 +181,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Writes the texts with switches for these mutants and says where each one stands.
+    /// Writes the texts with switches for these mutants and returns the place of each.
     fn edit(&self, numbers: &BTreeSet<usize>) -> Result<BTreeMap<&str, Vec<Place>>, MutantsError> {
         let mut all = BTreeMap::new();
         for (file, source) in &self.sources {
@@ -194,7 +194,7 @@ impl Plan<'_> {
         Ok(all)
     }
 
-    /// Writes the changed text of a file; that of a library also has the switches' functions.
+    /// Writes the changed text of a file; for a library, with the functions of the switches.
     fn put_into(&self, file: &str, mut text: String) -> Result<(), MutantsError> {
         if self.lab.crates.iter().any(|name| library(name) == file) {
             text.push_str(&switch::module(self.due.len()));
@@ -202,7 +202,7 @@ impl Plan<'_> {
         put(&self.lab.tree.join(file), &text)
     }
 
-    /// Builds a mutant that has no switch and has it judged by the tests of its own crate.
+    /// Builds a mutant that has no switch and judges it by the tests of its own crate.
     fn judge_alone(
         &self,
         number: usize,
@@ -236,7 +236,7 @@ fn library(name: &str) -> String {
     format!("crates/{name}/src/lib.rs")
 }
 
-/// Writes a text, unless it is there: cargo builds what is newer than its last build.
+/// Writes a text unless the file has it: cargo rebuilds what is newer than its last build.
 fn put(path: &Path, text: &str) -> Result<(), MutantsError> {
     if std::fs::read_to_string(path).map_err(at(path))? == text {
         return Ok(());

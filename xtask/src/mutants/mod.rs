@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: how many changes of a crate's code do the tests detect?
 //!
 //! cargo-mutants lists the changes: an operator, a function's result, an arm of a match. There are
-//! about thirteen thousand, so one in ten is made: which, `pick` says. What is never worth a run
-//! stands in `.cargo/mutants.toml`.
+//! about thirteen thousand, so one in ten is made, chosen by `pick`. Changes that are never worth a
+//! run are listed in `.cargo/mutants.toml`.
 //!
 //! ```text
 //!   tree ──► copy ──► list ──► pick ──► switch ──► check ──► build ──► cover ──► judge ──► Score
@@ -11,13 +11,13 @@
 //!                                 └─────────────── verdicts.json ◄────────────────┘
 //! ```
 //!
-//! A build for each mutant would take a minute, and a run a day. All mutants are therefore built at
-//! once, each behind a `switch` that an environment variable turns on. A mutant meets only the
-//! tests that reach its switch, each in a process of its own, and the first that fails is enough.
-//! Each verdict is kept in `results`: a run that ended early goes on where it was.
+//! A build for each mutant would take a minute, and a run a day. So all mutants are built at once,
+//! each behind a `switch` that an environment variable turns on. A mutant meets only the tests that
+//! reach its switch, each in a process of its own, and the first that fails is enough. Each verdict
+//! is kept in `results`: an interrupted run continues later.
 //!
 //! Each test runs in a PID namespace of its own with limited memory: a mutant of code that ends
-//! processes ends no other's, and one that allocates without end fails alone.
+//! processes cannot end those of others, and one that allocates without end fails alone.
 
 mod build;
 mod copy;
@@ -41,11 +41,11 @@ use results::MutantResults;
 /// The crates whose tests are tested.
 const CRATES: &[&str] = &["nic", "shm", "msg", "coll", "rank", "dsm", "world", "launch"];
 
-/// Where everything that is built and written goes.
+/// The folder of all build products and results.
 const FOLDER: &str = "target/mutants";
 
-/// How everything in the copy is built, also by tests that build something: nobody reads a mutant
-/// in a debugger, and nobody minds how it is written.
+/// The build settings in the copy, also for tests that build something: no mutant is debugged, and
+/// its style does not matter.
 const SETTINGS: [(&str, &str); 2] =
     [("CARGO_PROFILE_DEV_DEBUG", "0"), ("RUSTFLAGS", "--cap-lints=allow")];
 
@@ -60,7 +60,7 @@ pub enum MutantsError {
     /// A program cannot be started.
     #[error("cannot start {program}: {source}; `make mutants` installs what is needed")]
     Start {
-        /// What was to be started.
+        /// The program.
         program: String,
         /// The system's answer.
         source: io::Error,
@@ -74,7 +74,7 @@ pub enum MutantsError {
     /// cargo failed.
     #[error("cargo {0} failed in the copy of the tree; see its lines above")]
     Cargo(&'static str),
-    /// The compiler refuses the copy, and no mutant can be made out that is to blame.
+    /// The compiler refuses the copy, and no mutant can be blamed.
     #[error("the copy does not compile, and no mutant is where the error is: {0}")]
     Blameless(String),
     /// The list of mutants cannot be read.
@@ -85,7 +85,7 @@ pub enum MutantsError {
     /// A file cannot be read or written.
     #[error("cannot use {path}: {source}")]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
@@ -95,13 +95,13 @@ pub enum MutantsError {
     Git(PathBuf),
 }
 
-/// What is asked for on the command line.
+/// A request of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MutantsRequest {
     crates: Vec<String>,
     share: u64,
     seed: u64,
-    /// Whether survivors of earlier runs meet the tests once more.
+    /// Whether survivors of earlier runs are tested once more.
     again: bool,
     limits: Limits,
 }
@@ -141,7 +141,7 @@ impl MutantsRequest {
         Ok(request)
     }
 
-    /// Runs mutants of the crates in the tree at `root` and prints what became of them.
+    /// Runs mutants of the crates in the tree at `root` and prints their verdicts.
     ///
     /// # Errors
     /// If cargo or cargo-mutants cannot be run, or a file cannot be written.
@@ -172,19 +172,19 @@ impl MutantsRequest {
     }
 }
 
-/// The package of a crate: that of `world` has the name of the whole.
+/// The package of a crate: that of `world` has the name of the whole project.
 fn package(name: &str) -> String {
     if name == "world" { "hikyaku".to_string() } else { format!("hikyaku-{name}") }
 }
 
-/// Runs a command to its end; its errors are shown, and its output where that is not piped.
+/// Runs a command to its end. Its errors are shown, and so is its output unless it is piped.
 fn run(command: &mut Command) -> Result<Output, MutantsError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::inherit()).output();
     output.map_err(|source| MutantsError::Start { program, source })
 }
 
-/// Says at which file an error was.
+/// Adds the file to an error.
 fn at(path: &Path) -> impl FnOnce(io::Error) -> MutantsError {
     let path = path.to_path_buf();
     move |source| MutantsError::File { path, source }
@@ -198,7 +198,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), MutantsError> {
     fs::write(path, bytes).map_err(at(path))
 }
 
-/// The text of a file. What a test writes need not be text.
+/// The contents of a file as text. A test may write bytes that are not text.
 fn read(path: &Path) -> Result<String, MutantsError> {
     let bytes = fs::read(path).map_err(at(path))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,7 +1,7 @@
-//! Which mutants are run: one in `share`, by a hash of what each one changes.
+//! The choice of mutants: one in `share`, by a hash of the change.
 //!
-//! A mutant's lot is drawn from its own file, text and seed and from nothing else. A line that is
-//! inserted, or one more mutant, therefore moves no other, and the picks of a small share are
+//! The choice depends on a mutant's own file, text and the seed, and on nothing else. So an
+//! inserted line, or one more mutant, changes no other choice, and the picks of a small share are
 //! among those of a larger one that divides it: 1 in 40 is part of 1 in 10.
 
 use std::collections::BTreeMap;
@@ -9,25 +9,25 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-/// A mutant, as `cargo mutants --list --json` tells it.
+/// A mutant, as listed by `cargo mutants --list --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Mutant {
     /// File from the root of the workspace.
     pub file: String,
     /// `file:line:column: text`, as cargo-mutants writes it.
     pub name: String,
-    /// What kind of change it is.
+    /// The kind of change.
     pub genre: Genre,
-    /// What is replaced.
+    /// The replaced part.
     pub span: Span,
-    /// What stands there instead.
+    /// The replacement.
     pub replacement: String,
 }
 
-/// What a mutant changes.
+/// The part of code that a mutant changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Genre {
-    /// What a function returns.
+    /// The result of a function.
     FnValue,
     /// An operator between two values.
     BinaryOperator,
@@ -37,9 +37,9 @@ pub enum Genre {
     MatchArm,
     /// The guard of an arm becomes true or false.
     MatchArmGuard,
-    /// A field is deleted and has the value of the base.
+    /// A field is deleted and takes the value of the base.
     StructField,
-    /// What this version of cargo-mutants does not know: it is not switched.
+    /// A change unknown to this version of cargo-mutants: it is not switched.
     #[serde(other)]
     Other,
 }
@@ -49,7 +49,7 @@ pub enum Genre {
 pub struct Span {
     /// The first character.
     pub start: Point,
-    /// The first one behind.
+    /// One past the last character.
     pub end: Point,
 }
 
@@ -74,7 +74,7 @@ impl Mutant {
         at(&self.span.start)..at(&self.span.end)
     }
 
-    /// What is changed, in which function: the name without the place.
+    /// The change and its function: the name without the place.
     fn text(&self) -> &str {
         self.name.split_once(": ").map_or(self.name.as_str(), |(_, text)| text)
     }
@@ -85,13 +85,14 @@ impl Mutant {
 pub struct Picked<'a> {
     /// The mutant.
     pub mutant: &'a Mutant,
-    /// What tells it from all others, wherever it stands in its file.
+    /// A key that identifies it, independent of its place in the file.
     pub key: String,
 }
 
-/// One in `share` of the `mutants`, another choice for each `seed`.
+/// One in `share` of the `mutants`, with another choice for each `seed`.
 ///
-/// Mutants of one file with the same text (two `+` of one function) are told apart by their order.
+/// Mutants of one file with the same text (two `+` of one function) are distinguished by their
+/// order.
 pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<Picked<'_>> {
     let mut before: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let keyed = mutants.iter().map(|mutant| {
@@ -103,8 +104,8 @@ pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<Picked<'_>> {
     keyed.filter(|picked| hash(seed, picked.key.as_bytes()).is_multiple_of(share)).collect()
 }
 
-/// FNV-1a over the seed and the bytes, mixed by the last step of SplitMix64: the remainder looks
-/// at low bits, which FNV alone spreads badly. Rust's own hashers may change with its version.
+/// FNV-1a over the seed and the bytes, mixed by the last step of SplitMix64: the remainder depends
+/// on the low bits, which FNV alone spreads badly. Rust's own hashers may change with its version.
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in seed.to_le_bytes().iter().chain(bytes) {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_choice_is_known_in_advance() {
-        // From another implementation of the same functions: a change of them shows here.
+        // From another implementation of the same functions, to detect a change of them.
         assert_eq!(hash(1, b"a"), 0xb2a8_1edc_870f_611d);
         let mutants = many(100);
         assert_eq!(pick(&mutants, 10, 1), pick(&mutants, 10, 1));
@@ -162,7 +163,7 @@ mod tests {
             let expected = 20_000 / share as usize;
             let picked = pick(&mutants, share, seed).len();
             let off = picked.abs_diff(expected);
-            // Six standard deviations of so many draws.
+            // Six standard deviations of this many draws.
             assert!(off * off <= 36 * expected, "1 in {share}, seed {seed}: {picked}");
         }
     }

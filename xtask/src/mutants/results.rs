@@ -1,4 +1,4 @@
-//! What became of each mutant, kept from run to run.
+//! The verdict on each mutant, kept from run to run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{MutantsError, at, make_folder, read, write};
 
-/// What the tests made of a mutant.
+/// The verdict of the tests on a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum MutantVerdict {
     /// A test failed.
@@ -21,7 +21,7 @@ pub(super) enum MutantVerdict {
     Unviable,
 }
 
-/// A verdict and who gave it.
+/// A verdict, and the tests that gave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Judgement {
     pub(super) verdict: MutantVerdict,
@@ -33,7 +33,7 @@ pub(super) struct Judgement {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Judged {
-    /// The mutant's name, with the place where it was then.
+    /// The mutant's name, with its place at that time.
     name: String,
     #[serde(flatten)]
     judgement: Judgement,
@@ -41,7 +41,7 @@ struct Judged {
 
 /// The verdicts on mutants by their keys, which do not depend on places.
 ///
-/// A verdict is of the code and the tests of its run. Whoever wants all of them anew deletes the
+/// A verdict belongs to the code and the tests of its run. To get all of them anew, delete the
 /// file.
 pub(super) struct MutantResults {
     path: PathBuf,
@@ -49,7 +49,7 @@ pub(super) struct MutantResults {
 }
 
 impl MutantResults {
-    /// Reads the file; none yet is an empty one.
+    /// Reads the file; a missing one counts as empty.
     pub(super) fn load(path: &Path) -> Result<MutantResults, MutantsError> {
         let judged = match path.exists() {
             true => serde_json::from_str(&read(path)?)?,
@@ -58,7 +58,7 @@ impl MutantResults {
         Ok(MutantResults { path: path.to_path_buf(), judged })
     }
 
-    /// Notes a judgement, which replaces an earlier one, and writes the file. A run that is ended
+    /// Records a judgement, which replaces an earlier one, and writes the file. A run that is ended
     /// meanwhile leaves the file as it was.
     pub(super) fn note(
         &mut self,
@@ -105,7 +105,7 @@ impl MutantResults {
     }
 }
 
-/// How many mutants became what, and which ones survived.
+/// The number of mutants by verdict, and the survivors.
 #[derive(Debug, Default)]
 pub(super) struct Score {
     caught: usize,
@@ -127,7 +127,7 @@ impl fmt::Display for Score {
         let (missed_count, timed_out_count) = (missed.len(), timed_out.len());
         write!(f, "{caught} caught, {missed_count} missed, {timed_out_count} timed out, ")?;
         write!(f, "{unviable} unviable")?;
-        // What does not compile says nothing of the tests.
+        // A mutant that does not compile says nothing about the tests.
         if let Some(share) = (100 * caught).checked_div(self.all() - unviable) {
             write!(f, "; {share} % caught")?;
         }

@@ -1,4 +1,4 @@
-//! Many mutants in one program: each stands behind a switch that a test turns on by a number.
+//! Many mutants in one program: each is behind a switch that a test turns on by a number.
 //!
 //! ```text
 //!   a + b                     (if on(7) { a - b } else { a + b })
@@ -6,10 +6,10 @@
 //!   Some(x) => ...            Some(x) if !on(9) => ...
 //! ```
 //!
-//! An operator, a guard or a field becomes a choice of two expressions; nested ones stand in the
-//! `else`, since one mutant at most is on. What has to be known while the code is compiled cannot
-//! be switched: constants, `const fn`, the length of an array. Which those are, the compiler says.
-//! A chain of `let` cannot either, since it cannot stand in parentheses.
+//! An operator, a guard or a field becomes a choice of two expressions; nested ones are in the
+//! `else`, since at most one mutant is on. Code that is evaluated at compile time cannot be
+//! switched: constants, `const fn`, the length of an array. The compiler finds these. A chain of
+//! `let` cannot be switched either, since it cannot be in parentheses.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,13 +23,14 @@ use super::pick::{Genre, Mutant};
 /// The environment variable that turns a mutant on, by its number.
 pub(super) const MUTANT: &str = "XTASK_MUTANT";
 
-/// That of the file to which the numbers of the switches are added that a program reaches.
+/// The variable that names the file to which a program appends the numbers of the switches it
+/// reaches.
 pub(super) const REACHED: &str = "XTASK_REACHED";
 
-/// What a crate needs for `count` switches; its `lib.rs` ends with it.
+/// The code that a crate needs for `count` switches, appended to its `lib.rs`.
 ///
-/// The number is read once. It is not told by an argument, since a test starts other programs, and
-/// these inherit the environment.
+/// The number is read once. It is not an argument, since a test starts other programs, and these
+/// inherit the environment.
 pub(super) fn module(count: usize) -> String {
     format!(
         r#"
@@ -73,16 +74,16 @@ pub(super) type Numbered<'a> = (usize, &'a Mutant);
 pub(super) struct Edited {
     /// The text.
     pub(super) text: String,
-    /// Where the mutants stand that it has.
+    /// The places of the mutants in it.
     pub(super) places: Vec<Place>,
 }
 
-/// Where a mutant stands in a changed text.
+/// The place of a mutant in a changed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     /// The mutant's number.
     pub(super) number: usize,
-    /// Whether it takes an arm from a match, to which the compiler objects at the match.
+    /// Whether it deletes an arm of a match: then the compiler objects at the match.
     pub(super) is_arm: bool,
     /// The bytes that the compiler sees because of this mutant.
     pub(super) bytes: Range<usize>,
@@ -98,30 +99,30 @@ pub(super) fn switched(source: &str, mutants: &[Numbered<'_>]) -> Edited {
         finder.visit_file(&file);
     }
     let mut edits: Vec<Edit> = finder.edits.into_values().collect();
-    // What encloses comes first.
+    // An enclosing edit comes first.
     edits.sort_by_key(|edit| (edit.range.start, !edit.range.is_empty(), Reverse(edit.range.end)));
     let mut writer = Writer { source, edited: Edited::default() };
     writer.write(0..source.len(), &edits);
     writer.edited
 }
 
-/// A switch that is to be put into a text.
+/// A switch to be put into a text.
 struct Edit {
     number: usize,
-    /// What stands under the switch; empty, if something is only added.
+    /// The code under the switch; empty if code is only added.
     range: Range<usize>,
     is_arm: bool,
     text: Text,
 }
 
 enum Text {
-    /// Added where the empty range is.
+    /// Added at the empty range.
     Added(String),
-    /// What stands there if the switch is on, and what comes before the choice.
+    /// The code that runs if the switch is on, and the code before the choice.
     Instead { before: String, mutated: String },
 }
 
-/// Finds what each mutant changes.
+/// Finds the code that each mutant changes.
 struct Finder<'a> {
     source: &'a str,
     /// With the bytes that each replaces.
@@ -143,7 +144,7 @@ impl Finder<'_> {
         self.edits.insert(number, Edit { number, range, is_arm: false, text });
     }
 
-    /// An operator of the expression at `range` becomes another, or goes.
+    /// An operator of the expression at `range` is replaced or removed.
     fn operator(&mut self, genre: Genre, operator: Range<usize>, range: Range<usize>) {
         for (number, replacement) in self.mutants(genre, operator.start) {
             let (left, right) = (range.start..operator.start, operator.end..range.end);
@@ -152,8 +153,8 @@ impl Finder<'_> {
         }
     }
 
-    /// A function returns something else at once. The innermost function has the mutant: a later
-    /// call for the same one replaces what an outer function has got.
+    /// A function returns another value at once. The innermost function has the mutant: a later
+    /// call for the same mutant replaces the edit of an outer function.
     fn body(&mut self, block: &syn::Block) {
         let range = block.span().byte_range();
         let at = range.start + 1;
@@ -193,7 +194,7 @@ impl Finder<'_> {
         }
     }
 
-    /// A field that is deleted has the value of the base.
+    /// A deleted field takes the value of the base.
     fn fields(&mut self, expression: &syn::ExprStruct) {
         let Some(base) = &expression.rest else { return };
         let base = &self.source[base.span().byte_range()];
@@ -265,7 +266,7 @@ fn has_let(expression: &syn::Expr) -> bool {
     }
 }
 
-/// The expression that says whether a switch is on.
+/// The expression that tests whether a switch is on.
 fn on(number: usize) -> String {
     format!("crate::mutant_switch::on({number})")
 }
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
     use crate::mutants::pick::{Point, Span};
 
-    /// A mutant of the `text` that stands in `source` once, or of its first occurrence.
+    /// A mutant of `text`, at its first occurrence in `source`.
     fn mutant(source: &str, genre: Genre, text: &str, replacement: &str) -> Mutant {
         let start = source.find(text).unwrap_or_else(|| panic!("{text} is not in {source}"));
         let point = |at: usize| {

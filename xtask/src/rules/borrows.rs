@@ -1,11 +1,11 @@
 //! No borrow of a `RefCell` in the head of a `match`, `if let`, `while let` or `for`.
 //!
-//! What a head borrows stays borrowed to the end of its body (Rust reference, "Temporary scopes"):
-//! a body that calls anything which borrows the same cell panics, but only when it is reached.
-//! A borrow in a statement of its own ends where a reader sees it. A head that is nothing but the
-//! borrow is fine: then the guard is what its pattern names.
+//! A borrow in a head lasts to the end of the body (Rust reference, "Temporary scopes"): a body
+//! that calls anything which borrows the same cell panics, but only when it is reached. A borrow in
+//! a statement of its own ends where a reader sees it. A head that is only the borrow is fine: then
+//! its pattern names the guard.
 //!
-//! Clippy's `significant_drop_in_scrutinee` looks for locks alone. Names are not resolved here:
+//! Clippy's `significant_drop_in_scrutinee` checks locks only. Names are not resolved here:
 //! `borrow` of any type counts.
 
 use syn::visit::{self, Visit};
@@ -13,10 +13,10 @@ use syn::{Block, Expr, ExprClosure, ExprForLoop, ExprLet, ExprMatch, ExprMethodC
 
 use crate::{RustFile, Tree, Violation};
 
-/// Methods that give a guard.
+/// Methods that return a guard.
 const BORROWS: [&str; 4] = ["borrow", "borrow_mut", "try_borrow", "try_borrow_mut"];
 
-/// Looks at every head outside of tests.
+/// Checks every head outside tests.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     tree.rust.iter().filter(|file| !file.is_test).flat_map(check_file).collect()
 }
@@ -65,7 +65,7 @@ impl<'ast> Visit<'ast> for Heads {
     }
 }
 
-/// The first borrow in an expression, but for those in bodies of their own.
+/// The first borrow in an expression, except in bodies of their own.
 struct Borrows {
     line: Option<usize>,
 }

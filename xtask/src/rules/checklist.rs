@@ -1,10 +1,10 @@
-//! docs/checklist.md, written from the tests: which of them shows which number of the papers.
+//! docs/checklist.md, written from the tests: the tests that show each number of the papers.
 //!
-//! A test whose name begins with numbers, as `ip_16_ip_17_round_trips_take_what_is_printed`, shows
-//! them: that is the only mark. Where it stands says in which world, `WORLDS`: real processes
-//! (R), virtual time (S) or both. The page has one entry a number, which says what must be shown;
-//! `cargo xtask checklist` writes the tests below it. Where no test shows it in one world, a
-//! sentence says why it has no meaning there; the page has `MOST_REASONS` of them at most.
+//! A test whose name begins with numbers, such as `ip_16_ip_17_round_trips_take_what_is_printed`,
+//! shows them: that is the only mark. Its folder decides its world, `WORLDS`: real processes (R),
+//! virtual time (S) or both. The page has one entry per number, which says what must be shown;
+//! `cargo xtask checklist` writes the tests below it. If no test shows it in one world, a sentence
+//! says why it is meaningless there; the page has at most `MOST_REASONS` of them.
 //!
 //! ```text
 //! - **CJ-18** A switch takes 125, 187.5 (multicast) and 200 ns; 240 MB/s raw.
@@ -20,17 +20,17 @@ use crate::{TextFile, Tree, Violation};
 /// The page.
 pub const PAGE: &str = "docs/checklist.md";
 
-/// The papers' prefixes, and how many numbers each has.
+/// The papers' prefixes, and the number of checks of each.
 const NUMBERS: [(&str, u32); 5] = [("IP", 25), ("FG", 21), ("TF", 22), ("CJ", 23), ("CP", 16)];
 
 /// Numbers without a test in one world.
 const MOST_REASONS: usize = 8;
 
-/// What begins an entry, and the line with the counts.
+/// The beginning of an entry, and of the line with the counts.
 const ENTRY: &str = "- **";
 const COUNTS: &str = "Tests show ";
 
-/// In which worlds a test runs.
+/// The worlds in which a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TestWorld {
     Both,
@@ -52,13 +52,14 @@ impl TestWorld {
     }
 }
 
-/// Where tests are not of real processes alone. The first row that covers a file or names a test
-/// counts.
+/// Files and tests that are not of real processes alone. The first row that covers a file or names
+/// a test counts.
 const WORLDS: &[(&str, TestWorld)] = &[
-    // Cases that virtual time leaves out: `NOT_VIRTUAL` of the jobs' cases says why.
+    // Cases that virtual time leaves out: `NOT_VIRTUAL` of the jobs' cases gives the reasons.
     ("fg_06_a_stopped_owner_delays_nobody", TestWorld::Real),
     ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", TestWorld::Real),
-    // The suite runs on shared memory and on ports in virtual time, the cases in jobs of both.
+    // The suite runs on shared memory and on ports in virtual time, the cases in both kinds of
+    // jobs.
     ("tests/conformance/", TestWorld::Both),
     ("tests/jobs/src/bin/rank/calls/", TestWorld::Both),
     ("crates/sim/", TestWorld::Simulated),
@@ -91,7 +92,7 @@ struct ShowingTest {
 
 type Found = BTreeMap<String, Vec<ShowingTest>>;
 
-/// Checks that the page is what [`written`] makes of it.
+/// Checks that the page is equal to the result of [`written`].
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let Some(page) = tree.text(PAGE) else { return Vec::new() };
     let (text, mut found) = written(tree, page);
@@ -103,7 +104,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The page with the tests of today, and what is wrong with it or with them.
+/// The page with the present tests, and the violations in it or in them.
 pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
     let (tests, mut found) = tests(tree);
     let numbers = numbers();
@@ -178,12 +179,12 @@ fn numbers() -> Vec<String> {
     NUMBERS.iter().flat_map(of).collect()
 }
 
-/// The number that a line of the page is the entry of.
+/// The number whose entry a line of the page is.
 fn entry(line: &str) -> Option<&str> {
     line.strip_prefix(ENTRY)?.split_once("**").map(|(number, _)| number)
 }
 
-/// The sentence of the page that counts.
+/// The sentence with the counts.
 fn counts(tests: &Found) -> String {
     let all = numbers();
     let shown = |world: TestWorld| {
@@ -200,7 +201,7 @@ fn counts(tests: &Found) -> String {
     )
 }
 
-/// Every test that shows a number, and those which nobody runs.
+/// Every test that shows a number, and those that nothing runs.
 fn tests(tree: &Tree) -> (Found, Vec<Violation>) {
     let mut tests = Found::new();
     let mut found = Vec::new();
@@ -234,7 +235,7 @@ fn tests(tree: &Tree) -> (Found, Vec<Violation>) {
     (tests, found)
 }
 
-/// The name of the function that a line of Rust declares, or the test that one of Python does.
+/// The function that a line of Rust declares, or the test that a line of Python declares.
 fn function(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let (head, name) = line.split_once("fn ").or_else(|| line.split_once("def test_"))?;
@@ -245,7 +246,7 @@ fn function(line: &str) -> Option<&str> {
     (is_head && end > 0).then_some(&name[..end])
 }
 
-/// The numbers at the head of a name, and the rest of it in words.
+/// The numbers at the beginning of a name, and the rest of it in words.
 fn read_name(name: &str) -> (Vec<String>, String) {
     let words: Vec<&str> = name.split('_').collect();
     let is_number = |pair: &[&str]| {
@@ -266,7 +267,7 @@ fn is_attributed(above: &[&str]) -> bool {
         .any(|attribute| attribute == "#[test]" || attribute.starts_with("#[should_panic"))
 }
 
-/// Whether a list of cases names the function: the word stands somewhere else too.
+/// Whether a list of cases names the function: the word occurs somewhere else too.
 fn is_listed(tree: &Tree, name: &str) -> bool {
     let times = |file: &TextFile| {
         let is_word = |at: usize| {
@@ -283,7 +284,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    /// A page with an entry a number; the numbers in `given` have these lines, the others none.
+    /// A page with an entry per number; the numbers in `given` have these lines, the others none.
     fn page(given: &[(&str, &str)]) -> String {
         let mut text = format!("# What is shown\n\n{COUNTS}nothing.\n\n");
         for number in numbers() {
@@ -293,7 +294,7 @@ mod tests {
         text
     }
 
-    /// A case of both worlds for each number but these, and the list that runs them.
+    /// A case of both worlds for each number except these, and the list that runs them.
     fn all_but(numbers: &[&str]) -> [(&'static str, String); 2] {
         let (mut cases, mut list) = (String::new(), String::new());
         for number in super::numbers().iter().filter(|it| !numbers.contains(&it.as_str())) {

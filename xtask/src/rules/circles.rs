@@ -1,7 +1,7 @@
 //! No files of different folders import each other in a circle: a folder has an inside.
 //!
-//! Within a folder files may: an `impl` is often spread over the files of its folder. [`measure`]
-//! says what an import is.
+//! Files of one folder may: an `impl` is often spread over the files of its folder. [`measure`]
+//! defines an import.
 //!
 //! [`measure`]: crate::measure
 

@@ -1,4 +1,4 @@
-//! Which crate may use which: the layers of the architecture as a table.
+//! The allowed dependencies between crates: the layers of the architecture as a table.
 //!
 //! Arrows go downward only. `[dependencies]` and `[build-dependencies]` must be listed in the
 //! crate's row; `[dev-dependencies]` may add the conformance suite and anything on a lower level.
@@ -8,15 +8,15 @@ use crate::{DependencyKind, Tree, Violation, WorkspaceMember};
 
 /// A crate of the architecture.
 struct CrateRow {
-    /// Name of the crate's folder, or of the folder of such crates.
+    /// The name of the crate's folder, or of the folder of several such crates.
     name: &'static str,
     /// Height in the picture of layers; dev-dependencies go to lower ones.
     level: u32,
-    /// What it may depend on.
+    /// The crates it may depend on.
     may_use: &'static [&'static str],
 }
 
-/// The table. Rows of crates that do not exist yet say where they will stand.
+/// The table. Rows of crates that do not exist yet reserve their places.
 const TABLE: &[CrateRow] = &[
     CrateRow { name: "report", level: 0, may_use: &[] },
     CrateRow { name: "nic", level: 0, may_use: &[] },
@@ -27,10 +27,10 @@ const TABLE: &[CrateRow] = &[
     CrateRow { name: "msg", level: 2, may_use: &["nic"] },
     CrateRow { name: "coll", level: 3, may_use: &["nic", "msg"] },
     CrateRow { name: "rank", level: 4, may_use: &["nic", "shm", "ofi", "msg", "coll"] },
-    // Its protocols are values, which need none of these; `driver/` carries them out at a rank.
+    // Its protocols are values, which need none of these; `driver/` executes them at a rank.
     CrateRow { name: "dsm", level: 5, may_use: &["nic", "msg", "rank"] },
     CrateRow { name: "world", level: 6, may_use: &["nic", "msg", "coll", "dsm", "rank"] },
-    // Starts programs and carries none of what they are linked with: no message, no collective.
+    // Starts programs and uses nothing that they are linked with: no message, no collective.
     CrateRow { name: "launch", level: 7, may_use: &["nic", "shm", "sim"] },
     // Preloaded into any program: it knows the rank by five words and links with nothing of ours.
     CrateRow { name: "heap", level: 0, may_use: &[] },
@@ -66,7 +66,7 @@ const TABLE: &[CrateRow] = &[
             "mpi-table",
         ],
     },
-    // What the larger examples share is a crate of their folder.
+    // Code shared by the larger examples is a crate of their folder.
     CrateRow { name: "examples", level: 11, may_use: &["world", "report", "examples"] },
     CrateRow { name: "xtask", level: 0, may_use: &[] },
 ];
@@ -91,7 +91,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 fn check_member(tree: &Tree, member: &WorkspaceMember, row: &CrateRow, found: &mut Vec<Violation>) {
     for dependency in &member.dependencies {
         let used = tree.members.iter().find(|other| other.name == dependency.name);
-        // Other people's crates, and members that `check` reports, have no row.
+        // External crates, and members that `check` reports, have no row.
         let Some(used) = used.and_then(row_of) else { continue };
         let development = dependency.kind == DependencyKind::Development
             && (used.name == "conformance" || used.level < row.level);
@@ -111,7 +111,7 @@ fn check_member(tree: &Tree, member: &WorkspaceMember, row: &CrateRow, found: &m
     }
 }
 
-/// The row of a member, found by its folder: the package's name is free to differ.
+/// The row of a member, found by its folder: the package's name may differ.
 fn row_of(member: &WorkspaceMember) -> Option<&'static CrateRow> {
     let name = match member.folder.split('/').collect::<Vec<_>>()[..] {
         ["crates" | "tests", name] => name,
@@ -126,7 +126,7 @@ fn manifest(member: &WorkspaceMember) -> String {
     format!("{}/Cargo.toml", member.folder)
 }
 
-/// Where the manifest mentions the dependency; its first line if it is renamed beyond finding.
+/// The line of the manifest that mentions the dependency; 1 if it is renamed and not found.
 fn line_of(tree: &Tree, member: &WorkspaceMember, dependency: &str) -> usize {
     let text = tree.text(&manifest(member)).unwrap_or_default();
     text.lines().position(|line| line.starts_with(dependency)).map_or(1, |at| at + 1)

@@ -1,6 +1,6 @@
-//! Every Rust file opens with what it is: a `//!` comment of at least one full sentence.
+//! Every Rust file opens with its purpose: a `//!` comment of at least one full sentence.
 //!
-//! `missing_docs` asks this of public modules of libraries only; private modules, tests and
+//! `missing_docs` requires this only of public modules of libraries; private modules, tests and
 //! binaries are read just as often.
 
 use crate::{Tree, Violation};

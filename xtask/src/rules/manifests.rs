@@ -1,14 +1,14 @@
-//! Every member takes the workspace's lints, says what it is, and has its examples tested.
+//! Every member uses the workspace's lints, has a description, and has its examples tested.
 //!
-//! A crate without `[lints] workspace = true` compiles in silence under none of the lints that the
-//! others are held to, and cargo does not warn about it.
+//! A crate without `[lints] workspace = true` compiles silently without any of the lints that the
+//! others follow, and cargo does not warn about it.
 //!
-//! `doctest = false` below `[lib]` spares a start of rustdoc, which reads the whole crate and finds
-//! no example. A library says so if and only if it has none: cargo would not compile one.
+//! `doctest = false` below `[lib]` saves a start of rustdoc, which reads the whole crate and finds
+//! no example. A library sets it if and only if it has no example: cargo would not compile one.
 
 use crate::{Tree, Violation, WorkspaceMember};
 
-/// A shorter description says no more than the crate's name does.
+/// A shorter description says no more than the crate's name.
 const SHORTEST_DESCRIPTION: usize = 20;
 
 /// Checks the manifest of every member.
@@ -43,7 +43,7 @@ fn check_member(tree: &Tree, member: &WorkspaceMember) -> Vec<Violation> {
     found
 }
 
-/// Whether cargo looks for examples in the library if and only if there is one.
+/// Checks that cargo looks for examples in the library if and only if there is one.
 fn check_examples(tree: &Tree, member: &WorkspaceMember, manifest: &str) -> Option<Violation> {
     let sources = format!("{}/src/", member.folder);
     tree.text(&format!("{sources}lib.rs"))?;
@@ -76,7 +76,7 @@ fn looks_for_examples(manifest: &str) -> bool {
     said != Some(false)
 }
 
-/// The line of the first block in a comment of documentation that rustdoc takes for Rust.
+/// The line of the first code block in a doc comment that rustdoc treats as Rust.
 fn first_example(text: &str) -> Option<usize> {
     let mut is_inside = false;
     for (at, line) in text.lines().enumerate() {
@@ -92,8 +92,8 @@ fn first_example(text: &str) -> Option<usize> {
     None
 }
 
-/// Whether no word behind the fence names another language. rustdoc's chapter *Attributes* of
-/// documentation tests has the words that do not.
+/// Whether no word after the fence names another language. rustdoc's chapter *Attributes* of
+/// documentation tests lists the words that do not.
 fn is_rust(words: &str) -> bool {
     let is_known = |word: &str| {
         ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"].contains(&word)
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// What is found in a crate with this table `[lib]` and this file in `src`.
+    /// The violations of a crate with this table `[lib]` and this file in `src`.
     fn check_comments(library: &str, file: &str, text: &str) -> Vec<String> {
         let manifest = format!("{GOOD}[lib]\n{library}");
         let member = WorkspaceMember {

@@ -1,8 +1,8 @@
 //! Links in Markdown files lead somewhere, and every Markdown file has a title.
 //!
-//! Only links inside the repository are followed: to a tracked file or folder, and to a heading
-//! when there is a `#fragment`, by the rule GitHub makes anchors of headings. Fenced code and code
-//! spans are not prose and are skipped.
+//! Only links inside the repository are followed: to a tracked file or folder, and to a heading if
+//! there is a `#fragment`, by GitHub's rule for anchors of headings. Fenced code and code spans are
+//! not prose and are skipped.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn check_file(tree: &Tree, file: &TextFile) -> Vec<Violation> {
     found
 }
 
-/// Whether `target`, written in `file`, leads to something.
+/// Checks that `target`, written in `file`, exists.
 fn follow(tree: &Tree, file: &TextFile, target: &str) -> Result<(), String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return Ok(());
@@ -50,7 +50,7 @@ fn follow(tree: &Tree, file: &TextFile, target: &str) -> Result<(), String> {
     }
 }
 
-/// The path `relative` seen from the file at `from`; none if it leaves the repository.
+/// The path `relative` seen from the file at `from`; `None` if it leaves the repository.
 fn resolve(from: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

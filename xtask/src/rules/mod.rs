@@ -1,7 +1,7 @@
-//! The rules, one module each, in the order in which a reader meets them.
+//! The rules, one module each, in reading order.
 //!
-//! A rule is a pure function of the [`Tree`]. Exceptions stand in the module of their rule, each
-//! with its reason; one for unsafe code that excuses nothing any more is a violation too. Only
+//! A rule is a pure function of the [`Tree`]. Exceptions are in the module of their rule, each with
+//! its reason; an exception for unsafe code that is not needed any more is a violation too. Only
 //! sizes, which change often, are kept elsewhere: `xtask/ratchet.toml`.
 
 use crate::{Tree, Violation};
@@ -20,7 +20,7 @@ pub mod words;
 
 /// A check with its name.
 pub struct Rule {
-    /// What the command line prints.
+    /// The name that the command line prints.
     pub name: &'static str,
     /// Finds every breach in the tree.
     pub check: fn(&Tree) -> Vec<Violation>,

@@ -1,23 +1,23 @@
 //! The pure crates read no clock, environment, file, socket or random source and start no thread.
 //!
-//! That is what lets one implementation of a protocol run on shared memory, on a cluster and in
-//! virtual time, and what makes a failing test replayable. Atomics of the network interface come
-//! through one door, `nic/src/sync.rs`, so that loom can take their place; a second door would be
-//! a part of the interface that no model sees. (Clippy cannot keep that door: its lists go by the
-//! type a path resolves to, and the door's own re-exports resolve to the forbidden type.)
+//! So one implementation of a protocol can run on shared memory, on a cluster and in virtual time,
+//! and a failing test can be replayed. Atomics of the network interface go through one door,
+//! `nic/src/sync.rs`, so that loom can replace them; a second door would be a part of the interface
+//! that no model sees. (Clippy cannot check this: its lists use the type that a path resolves to,
+//! and the door's own re-exports resolve to the forbidden type.)
 //!
-//! Tests are exempt: they may well use threads. Items under `#[cfg(test)]` and the folders
-//! `tests/` and `benches/` of a crate are tests.
+//! Tests are exempt: they may use threads. Items under `#[cfg(test)]` and the folders `tests/` and
+//! `benches/` of a crate are tests.
 
 use crate::{RustFile, Tree, Violation};
 
 /// Crates whose code is a function of its input.
 const PURE_CRATES: &[&str] = &["nic", "sim", "msg", "coll", "dsm", "report"];
 
-/// Folders of theirs that are not: where the values of the rest meet memory, messages and time.
+/// Folders of theirs that are not pure: there the values meet memory, messages and time.
 const HOSTS: &[&str] = &["crates/dsm/src/driver/"];
 
-/// What none of them may name.
+/// Names that none of them may use.
 const FORBIDDEN: &[&str] = &[
     "std::env",
     "std::fs",
@@ -29,7 +29,7 @@ const FORBIDDEN: &[&str] = &[
     "std::time::SystemTime",
     "std::collections::hash_map::RandomState",
     "std::hash::RandomState",
-    // Other crates' doors to the same things.
+    // Other crates that give access to the same things.
     "fastrand",
     "getrandom",
     "libc",
@@ -38,16 +38,16 @@ const FORBIDDEN: &[&str] = &[
     "hikyaku_rank",
 ];
 
-/// What the network interface may name in its door only.
+/// Names that the network interface may use in its door only.
 const BEHIND_THE_DOOR: &[&str] = &["std::sync::atomic", "core::sync::atomic", "loom"];
 
-/// A file that may name what its crate may not.
+/// A file that may use names which its crate may not.
 struct PurityException {
     path: &'static str,
     may_name: &'static [&'static str],
 }
 
-/// The door itself: atomics, and how a spinning thread yields, from std or from loom.
+/// The door itself: atomics, and the yielding of a spinning thread, from std or from loom.
 const DOOR: PurityException = PurityException {
     path: "crates/nic/src/sync.rs",
     may_name: &["std::sync::atomic", "core::sync::atomic", "loom", "std::thread"],
@@ -55,7 +55,7 @@ const DOOR: PurityException = PurityException {
 
 const EXCEPTIONS: &[PurityException] = &[DOOR];
 
-/// Looks at every path that the product code of the pure crates names.
+/// Checks every path that the product code of the pure crates names.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for file in &tree.rust {
@@ -92,7 +92,7 @@ fn check_file(file: &RustFile, name: &str, found: &mut Vec<Violation>) {
     }
 }
 
-/// The pure crate whose sources hold `path`.
+/// The pure crate to whose sources `path` belongs.
 fn pure_crate(path: &str) -> Option<&'static str> {
     let (name, _) = path.strip_prefix("crates/")?.split_once("/src/")?;
     if HOSTS.iter().any(|host| path.starts_with(host)) {

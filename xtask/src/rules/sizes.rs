@@ -1,17 +1,17 @@
 //! Sizes of files, functions and lines, with a ratchet.
 //!
-//! Limits: a file has at most 1,000 lines, a function 70 lines, a line of Rust 100 columns. What is
-//! larger today is listed in `xtask/ratchet.toml` with its present size. An entry may only shrink:
-//! growing past it fails, and so does an entry that is larger than what it excuses. The message
-//! names the line to write instead. So it is with lists of tests of others that are not run, or do
-//! not pass, here: none may be added.
+//! Limits: a file has at most 1,000 lines, a function 70 lines, a line of Rust 100 columns. Larger
+//! ones of today are listed in `xtask/ratchet.toml` with their present size. An entry may only
+//! shrink: growing past it fails, and so does an entry that is larger than its item. The message
+//! names the line to write instead. The same holds for the lists of external tests that are not run
+//! here, or do not pass: none may be added.
 //!
 //! A file's tests (items under `#[cfg(test)]`) do not count, but all lines of a file of tests do.
 //! A function is measured from its signature to its closing brace; its documentation does not
 //! count. A line may be as long as the URL in it.
 //!
-//! A file that is too short fails nothing, since some have a reason: the algorithms of a collective
-//! stand a file each. `cargo xtask measure` lists those under 80 lines.
+//! A short file is not a violation, since some have a reason: the algorithms of a collective have a
+//! file each. `cargo xtask measure` lists those under 80 lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,7 +28,7 @@ const FILE_LINES: usize = 1_000;
 const FUNCTION_LINES: usize = 70;
 const LINE_COLUMNS: usize = 100;
 
-/// Lists of others' tests that do not pass here: a line each, beside comments.
+/// Lists of external tests that do not pass here: one per line, besides comments.
 const LISTS: [&str; 2] = ["tests/mpi4py/exclusions.txt", "tests/mpich/expected.txt"];
 
 /// The kinds of size, each a table of the ratchet.
@@ -61,20 +61,20 @@ const TABLES: [RatchetTable; 4] = [
 
 struct RatchetTable {
     name: &'static str,
-    /// What needs no entry.
+    /// The largest size that needs no entry.
     limit: usize,
     noun: &'static str,
     remedy: &'static str,
 }
 
-/// What was measured: where, and how large.
+/// A measurement: the place, and the size.
 struct Measured {
     path: String,
     line: usize,
     size: usize,
 }
 
-/// Sizes by key: the path of a file, with `::name` of the function behind it where it is one.
+/// Sizes by key: the path of a file, with `::name` appended for a function.
 type Sizes = BTreeMap<String, Measured>;
 type Allowances = BTreeMap<String, Located<usize>>;
 
@@ -106,7 +106,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The text of a ratchet that allows exactly what the tree has today.
+/// The text of a ratchet that allows exactly the present sizes.
 pub fn present_ratchet(tree: &Tree) -> String {
     let mut text = String::new();
     for (table, sizes) in TABLES.iter().zip(measure(tree)) {
@@ -119,7 +119,7 @@ pub fn present_ratchet(tree: &Tree) -> String {
     text.trim_end().to_string() + "\n"
 }
 
-/// Fails what exceeds its limit and has no allowance as large as itself.
+/// Reports items that exceed their limit and have no sufficient allowance.
 fn check_sizes(
     table: &RatchetTable,
     sizes: &Sizes,
@@ -147,7 +147,7 @@ fn check_sizes(
     }
 }
 
-/// Fails entries of the ratchet that allow more than there is.
+/// Reports entries of the ratchet that allow more than the present size.
 fn check_entries(
     table: &RatchetTable,
     sizes: &Sizes,

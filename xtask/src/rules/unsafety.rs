@@ -1,7 +1,7 @@
-//! Unsafe code lives in named files, each block with its proof.
+//! Unsafe code is in named files, each block with its proof.
 //!
-//! Clippy asks for a `SAFETY` comment too; this rule adds *where* unsafe code may be at all, sees
-//! into macro bodies, and gives no proof to two blocks.
+//! Clippy requires a `SAFETY` comment too; this rule adds *where* unsafe code may be at all, checks
+//! macro bodies, and accepts no proof for two blocks.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::rules::covers;
 use crate::{RustFile, Tree, Violation};
 
-/// Files, or folders with `/` at the end, that may hold unsafe code, and what for.
+/// Files, or folders ending in `/`, that may hold unsafe code, with the purpose.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/nic/src/ring/", "slots of rings are written by peers through shared memory"),
     ("crates/nic/src/segment.rs", "views of a memory segment as atomics and bytes"),
@@ -68,7 +68,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/python/src/window.rs", "a window kept beside the world that it is of"),
 ];
 
-/// Lines of code that may stand between a proof and its block: the statement it is part of.
+/// Lines of code that may be between a proof and its block: the statement it is part of.
 const REACH: usize = 6;
 
 /// Looks for the word `unsafe` in every Rust file.

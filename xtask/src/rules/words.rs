@@ -1,11 +1,11 @@
-//! Words that no tracked file may hold: unfinished work, skipped tests, paths of one machine.
+//! Words that no tracked file may contain: unfinished work, skipped tests, paths of one machine.
 //!
-//! Open work belongs in the issue tracker, where it has an owner. The words are spelt in two
+//! Open work belongs in the issue tracker, where it has an owner. The words are written in two
 //! halves below, so that this file needs no exception from its own rule.
 
 use crate::{TextFile, Tree, Violation};
 
-/// Which files a word is searched in.
+/// The files in which a word is searched.
 #[derive(PartialEq)]
 enum WordScope {
     Everywhere,
@@ -37,7 +37,7 @@ const WORDS: &[SearchedWord] = &[
 
 /// Searches every line of every text file.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    // Written by cargo: checksums and names of other people's crates.
+    // Cargo.lock is written by cargo: checksums and names of external crates.
     tree.texts.iter().filter(|file| file.path != "Cargo.lock").flat_map(check_file).collect()
 }
 
@@ -54,7 +54,7 @@ fn check_file(file: &TextFile) -> Vec<Violation> {
     found
 }
 
-/// Whether `line` holds `word` as a word: the end of `net/root/x` is another folder's name.
+/// Whether `line` contains `word` as a word: the end of `net/root/x` is another folder's name.
 fn holds(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
