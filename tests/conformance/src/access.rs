@@ -1,5 +1,5 @@
-//! What the bodies about remote operations share: memory to work on, and answers that come in the
-//! end.
+//! Shared by the bodies about remote operations: memory to work on, and calls that retry until they
+//! are answered.
 
 use hikyaku_nic::fabric::{
     Atomic, AtomicOp, Completed, ContextId, Event, Integer, Key, MemoryPort, PostError, Rank,
@@ -9,13 +9,13 @@ use hikyaku_nic::region::RegionBuffer;
 
 use crate::{Harness, Job, TablePort};
 
-/// How often "full" may be the answer to what can be done.
+/// How often "full" may be the answer to an operation that is possible.
 const TRIES: usize = 100_000;
 
-/// Memory of a rank that is registered.
+/// Registered memory of a rank.
 #[derive(Debug)]
 pub struct Area {
-    /// The memory; more than is registered on both sides.
+    /// The memory, with a margin on both sides of the registered part.
     pub buffer: RegionBuffer,
     /// Its context.
     pub context: ContextId,
@@ -24,10 +24,10 @@ pub struct Area {
     rank: Rank,
 }
 
-/// Bytes before and behind a registered area that nobody may touch.
+/// Bytes before and after a registered area that no rank may touch.
 pub const MARGIN: usize = 64;
 
-/// What they hold.
+/// Their contents.
 const CANARY: u8 = 0xc7;
 
 impl Area {
@@ -42,7 +42,7 @@ impl Area {
         Area::within(job, rank, context, length, rights)
     }
 
-    /// The same in a context that is open.
+    /// The same in an open context.
     pub fn within<H: Harness>(
         job: &mut Job<'_, H>,
         rank: Rank,
@@ -60,7 +60,7 @@ impl Area {
         Area { buffer, context, key, rank }
     }
 
-    /// An offset in it, as others name it.
+    /// An offset in it, as others address it.
     pub fn at(&self, offset: u64) -> RemoteAddress {
         RemoteAddress { rank: self.rank, space: Space::Segment(self.key), offset }
     }
@@ -70,7 +70,7 @@ impl Area {
         &self.buffer[MARGIN..self.buffer.len() - MARGIN]
     }
 
-    /// Its bytes, to be filled.
+    /// Its bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let end = self.buffer.len() - MARGIN;
         &mut self.buffer[MARGIN..end]
@@ -90,7 +90,7 @@ impl Area {
     }
 }
 
-/// A register of a rank, as others name it.
+/// A register of a rank, as others address it.
 pub fn register<H: Harness>(
     job: &mut Job<'_, H>,
     rank: Rank,
@@ -101,7 +101,7 @@ pub fn register<H: Harness>(
     RemoteAddress { rank, space: Space::Register(key), offset: 0 }
 }
 
-/// An atomic operation whose old value goes nowhere.
+/// An atomic operation that stores its old value nowhere.
 pub fn atomic(
     target: RemoteAddress,
     integer: Integer,
@@ -111,7 +111,7 @@ pub fn atomic(
     Atomic { target, integer, operation, operand, result: None }
 }
 
-/// [`MemoryPort::fetch`], as often as it takes.
+/// [`MemoryPort::fetch`], with retries.
 pub fn fetch<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,
@@ -120,7 +120,7 @@ pub fn fetch<H: Harness>(
     again(job, from, |port| port.fetch(atomic))
 }
 
-/// [`MemoryPort::get`], as often as it takes.
+/// [`MemoryPort::get`], with retries.
 pub fn get<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,
@@ -144,7 +144,7 @@ fn again<H: Harness, R>(
     panic!("rank {from} never finds room for what can be done");
 }
 
-/// The next completion of a rank, which must come.
+/// The next completion of a rank, which must arrive.
 pub fn completed<H: Harness>(job: &mut Job<'_, H>, rank: Rank) -> Completed {
     match job.await_event(rank) {
         Event::Completed(completed) => completed,

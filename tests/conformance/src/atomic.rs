@@ -12,11 +12,11 @@ use crate::{Harness, Job, Setup, TablePort};
 
 const INTEGERS: [Integer; 4] = [Integer::U32, Integer::I32, Integer::U64, Integer::I64];
 
-/// Numbers near the edges of everything.
+/// Numbers near all limits.
 const NUMBERS: [u64; 8] =
     [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 63, (1 << 63) - 1, u64::MAX];
 
-/// What an operation leaves behind, by the book: MPI 5.0 §12.3.4 and paper 003 Table 1.
+/// The result of an operation by its definition: MPI 5.0 §12.3.4 and paper 003 Table 1.
 fn expected(operation: AtomicOp, integer: Integer, old: u64, operand: u64) -> u64 {
     let signed = |value: u64| match integer {
         Integer::I32 => i128::from(value as u32 as i32),
@@ -53,8 +53,8 @@ fn expected(operation: AtomicOp, integer: Integer, old: u64, operand: u64) -> u6
     integer.truncate(new)
 }
 
-/// Every atomic operation, on every integer, answers the old value and leaves the right new one,
-/// and nothing beside it, while the target does nothing.
+/// Every atomic operation, on every integer, returns the old value, stores the right new one, and
+/// changes nothing beside it, while the target does nothing.
 pub fn cj_11_atomic_operations_do_what_they_say<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let mut area = Area::new(&mut job, 0, 32, Rights::ALL);
@@ -80,7 +80,8 @@ pub fn cj_11_atomic_operations_do_what_they_say<H: Harness>(harness: &H) {
             }
         }
     }
-    // The same as a command, with the old value into the requester's region and its event.
+    // The same as a command, which stores the old value in the requester's region and reports an
+    // event.
     area.bytes_mut()[8..16].copy_from_slice(&40u64.to_le_bytes());
     let result = Some(own.buffer.offset() + crate::access::MARGIN as u64 + 8);
     let add = Atomic { result, ..atomic(area.at(8), Integer::U64, AtomicOp::Add, 2) };
@@ -94,7 +95,7 @@ pub fn cj_11_atomic_operations_do_what_they_say<H: Harness>(harness: &H) {
     own.check_margins();
 }
 
-/// A get brings exactly the bytes it names, with the target's program doing nothing.
+/// A get returns exactly the bytes it names, while the target's program does nothing.
 pub fn cj_11_a_get_brings_bytes_and_says_so<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let mut area = Area::new(&mut job, 0, 5000, Rights::READ);
@@ -123,7 +124,7 @@ pub fn cj_11_a_get_brings_bytes_and_says_so<H: Harness>(harness: &H) {
     assert!(job.next(0).is_none(), "the target was not told");
 }
 
-/// Words announce what lies before them: at the target the payload, at the source the reply.
+/// Words follow the data that they announce: at the target the payload, at the source the reply.
 pub fn cj_10_words_come_after_what_they_announce<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let area = Area::new(&mut job, 0, 256, Rights::ALL);
@@ -146,7 +147,7 @@ pub fn cj_10_words_come_after_what_they_announce<H: Harness>(harness: &H) {
     let Some(Event::Notified(told)) = job.next(0) else { panic!("the target asked to be told") };
     let at = area.buffer.offset() + crate::access::MARGIN as u64 + 240;
     assert_eq!((told.source, told.header, told.offset, told.length), (1, 6, at, 4));
-    // A word that cannot be stored: nothing is done at all.
+    // If a word cannot be stored, nothing is done at all.
     for offset in [start + 4, Setup::private(3).region_bytes as u64, u64::MAX - 7] {
         let reply = Reply::Word { offset, value: 1 };
         let put = Command { reply, ..Command::put(area.at(0), &[9; 8]) };
@@ -186,7 +187,7 @@ pub fn cj_12_outstanding_completions_are_limited<H: Harness>(harness: &H) {
         }
         let waiting = posted - polled;
         assert!(waiting >= limit as u64, "fewer than the limit fit: {waiting}");
-        // What wants no event is not held up by those that do.
+        // Commands without an event are not held up by those with one.
         if round == 0 {
             assert!(job.next(0).is_none());
         }
@@ -223,7 +224,7 @@ pub fn cj_03_a_put_lands_where_the_register_points<H: Harness>(harness: &H) {
         assert_eq!(area.bytes()[start + 32..start + 48], [mark; 16]);
     }
     area.bytes_mut().fill(0);
-    // Pointed elsewhere, the same command lands there; pointed nowhere, it is refused.
+    // When it points elsewhere, the same command lands there; pointing nowhere, it refuses.
     let through = register(&mut job, 0, context, 1);
     let value = RegisterValue { segment: area.key, offset: 250, advance: Advance::Hold };
     job.port(0).set_address_register(context, 1, Some(value)).expect("it points inside");
@@ -235,7 +236,7 @@ pub fn cj_03_a_put_lands_where_the_register_points<H: Harness>(harness: &H) {
     job.port(0).set_address_register(context, 1, None).expect("it points inside");
     let error = job.refused(1, &Command::put(through, &[2; 6]));
     assert!(matches!(error, PostError::Protection { rank: 0, .. }), "{error}");
-    // Puts only.
+    // Registers accept puts only.
     let through = register(&mut job, 0, context, 0);
     let error = get(&mut job, 1, through, &mut [0; 4]).expect_err("puts only");
     assert!(matches!(error, PostError::Unsupported(_)), "{error}");
@@ -245,7 +246,7 @@ pub fn cj_03_a_put_lands_where_the_register_points<H: Harness>(harness: &H) {
     area.check_margins();
 }
 
-/// A register that advances puts what comes through it side by side, until the segment is full.
+/// A register that advances places its puts side by side, until the segment is full.
 pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let area = Area::new(&mut job, 0, 100, Rights::WRITE);
@@ -268,7 +269,7 @@ pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H)
     assert_eq!(job.refused(1, &Command::put(through, &[9; 20])), outside);
     let error = job.refused(1, &Command::put(RemoteAddress { offset: 1, ..through }, &[9; 2]));
     assert!(matches!(error, PostError::Unsupported(_)), "{error}");
-    // A word that cannot be stored takes no place.
+    // A put whose word cannot be stored takes no place.
     let notification = Notification::Word { address: area.at(96), value: 1 };
     let put = Command { notification, ..Command::put(through, &[9; 2]) };
     let error = job.refused(1, &put);
@@ -283,7 +284,7 @@ pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H)
     area.check_margins();
 }
 
-/// Words that are not aligned, or not in memory that can be named, are refused.
+/// Misaligned words, and words outside memory that can be named, are refused.
 pub fn words_that_cannot_be_are_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let area = Area::new(&mut job, 0, 64, Rights::ALL);
@@ -313,7 +314,7 @@ pub fn words_that_cannot_be_are_refused<H: Harness>(harness: &H) {
     assert_eq!(area.bytes(), [0; 64]);
 }
 
-/// In a chain a command that is refused is named, and told by the event it asked for.
+/// A refused command of a chain is named, and reported by the event it asked for.
 pub fn a_refused_command_of_a_chain_is_told_twice<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let area = Area::new(&mut job, 0, 64, Rights::ALL);
@@ -331,7 +332,7 @@ pub fn a_refused_command_of_a_chain_is_told_twice<H: Harness>(harness: &H) {
                 assert_eq!(cut.error, outside);
                 break;
             }
-            // Taken before its end was known: then the event is all there is.
+            // It was taken before the outcome was known: then the event is the only report.
             Ok(()) => break,
         }
     }

@@ -1,4 +1,4 @@
-//! Commands: chains, answers, and what a command cannot name.
+//! Commands: chains, answers, and commands that are invalid.
 
 use hikyaku_nic::fabric::{
     ChainError, Command, CopyPort, Granularity, Port, PostError, RemoteAddress, Route, Short, Space,
@@ -7,7 +7,7 @@ use hikyaku_nic::fabric::{
 use crate::job::{part, pattern};
 use crate::{Harness, Job, Setup};
 
-/// Posts a chain whole, going on where it was cut short.
+/// Posts a whole chain, continuing after each partial post.
 pub(crate) fn chain<H: Harness>(job: &mut Job<'_, H>, from: u32, commands: &[Command<'_>]) {
     let (mut done, mut bytes) = (0, 0);
     for _ in 0..10_000 {
@@ -44,7 +44,7 @@ pub fn cp_06_a_chain_runs_in_order<H: Harness>(harness: &H) {
     }
 }
 
-/// A chain that cannot be run whole says how many commands and bytes of the next were taken.
+/// A chain that is taken in part reports how many commands, and bytes of the next, were taken.
 pub fn cp_06_a_chain_says_how_far_it_got<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let large = pattern(1, 3 * 4096);
@@ -68,7 +68,7 @@ pub fn cp_06_a_chain_says_how_far_it_got<H: Harness>(harness: &H) {
         assert!(bytes < commands[done].payload.len(), "a command taken whole counts as done");
         job.drive(1);
     }
-    // A layer may hold more than the ring has room for at once.
+    // A layer may hold more than fits into the ring at once.
     loop {
         job.settle(1);
         let more = job.take_all(0);
@@ -119,7 +119,7 @@ pub fn ranks_and_rings_out_of_range_are_errors<H: Harness>(harness: &H) {
     assert!(job.take(0).is_none());
 }
 
-/// A nop takes nothing and leaves nothing; a rank may send to itself.
+/// A nop uses and changes nothing; a rank may send to itself.
 pub fn a_nop_takes_nothing_and_a_rank_may_send_to_itself<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     assert_eq!(job.offer(1, &Command::nop(0)), Ok(0));
@@ -132,7 +132,7 @@ pub fn a_nop_takes_nothing_and_a_rank_may_send_to_itself<H: Harness>(harness: &H
     }
 }
 
-/// A payload is borrowed only for the call: what the caller does to it later is not sent.
+/// A payload is borrowed only for the call: later changes by the caller are not sent.
 pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     for number in 0..100 {
@@ -157,8 +157,8 @@ pub fn a_payload_is_the_callers_again_when_post_returns<H: Harness>(harness: &H)
     }
 }
 
-/// The fast path of a receive takes a message only if it is the source's next, is there whole and
-/// is exactly the one asked for; what it leaves, `poll` yields.
+/// The fast path of a receive takes a message only if it is the source's next, has arrived whole
+/// and is exactly the requested one; `poll` yields the others.
 pub fn receive_whole_takes_exactly_what_it_asks_for<H: Harness>(harness: &H) {
     for setup in [Setup::private(3), Setup::shared(3, 1)] {
         let mut job = Job::open(harness, &setup);

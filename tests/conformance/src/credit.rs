@@ -1,10 +1,10 @@
-//! Credits: how many messages a receiver lets a source have unconsumed.
+//! Credits: how many unconsumed messages a receiver allows a source.
 
 use hikyaku_nic::fabric::{Command, FullCause, Port};
 
 use crate::{Harness, Job, Setup};
 
-/// Sends credited messages until there is no credit; answers how many that were.
+/// Sends credited messages until there is no credit. Returns their number.
 fn exhaust<H: Harness>(job: &mut Job<'_, H>, first: u64) -> u64 {
     for number in first.. {
         if job.offer(1, &credited(number)).is_err() {
@@ -25,7 +25,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// A source without credit is held up; a grant lets it go on; other sends need no credit.
+/// A source without credit is held up; a grant lets it continue; other sends need no credit.
 pub fn exhausted_credit_holds_up_and_a_grant_resumes<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &setup());
     assert_eq!(exhaust(&mut job, 0), 5);
@@ -40,7 +40,7 @@ pub fn exhausted_credit_holds_up_and_a_grant_resumes<H: Harness>(harness: &H) {
     }
 }
 
-/// A grant is a total since the start and never takes back.
+/// A grant is a total since the start and never decreases.
 pub fn a_grant_never_lowers<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &setup());
     job.port(0).grant(1, 3);
@@ -51,7 +51,7 @@ pub fn a_grant_never_lowers<H: Harness>(harness: &H) {
     assert_eq!(exhaust(&mut job, 0), 3);
 }
 
-/// The receiver learns once that a source was held up, until it is held up again.
+/// The receiver is told once that a source was held up, until it is held up again.
 pub fn being_held_up_is_told_once<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &setup());
     assert_eq!(job.port(0).held_up(), None);

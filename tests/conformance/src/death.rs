@@ -8,10 +8,10 @@ use hikyaku_nic::time::Time;
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
-/// Polls after which an event that must come would have come.
+/// Polls within which an event must arrive.
 const PATIENCE: usize = 1000;
 
-/// The next event of a rank within reason.
+/// The next event of a rank within that limit.
 fn soon<H: Harness>(job: &mut Job<'_, H>, rank: Rank) -> Option<Event> {
     (0..PATIENCE).find_map(|_| job.next(rank))
 }
@@ -24,7 +24,8 @@ fn death<H: Harness>(job: &mut Job<'_, H>, rank: Rank) -> PeerFailure {
     }
 }
 
-/// What a rank had landed before it died is delivered first; then its death is told, once.
+/// Messages that a rank had landed before it died are delivered first; then its death is reported,
+/// once.
 pub fn what_the_dead_delivered_comes_before_its_death<H: Harness>(harness: &H) {
     for setup in [Setup::private(3), Setup::shared(3, 1)] {
         let mut job = Job::open(harness, &setup);
@@ -45,7 +46,7 @@ pub fn what_the_dead_delivered_comes_before_its_death<H: Harness>(harness: &H) {
     }
 }
 
-/// Posts to the dead and reads from them fail and say who died; everyone else's traffic goes on.
+/// Posts to the dead rank and reads from it fail and name it; other traffic continues.
 pub fn posts_to_the_dead_fail_and_other_traffic_goes_on<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::shared(4, 2));
     let buffer = job.port(3).allocate(64).expect("the region has room");
@@ -73,7 +74,7 @@ pub fn posts_to_the_dead_fail_and_other_traffic_goes_on<H: Harness>(harness: &H)
     }
 }
 
-/// A rank that drops its port leaves in order: what it sent arrives and nobody is told of a death.
+/// A rank that drops its port leaves in order: its messages arrive and no death is reported.
 pub fn leaving_in_order_is_not_dying<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     assert_eq!(job.port(0).peer(1), PeerState::Running);
@@ -91,7 +92,7 @@ pub fn leaving_in_order_is_not_dying<H: Harness>(harness: &H) {
     assert_eq!(job.take(0).map(|record| record.source), Some(2));
 }
 
-/// A wait with a deadline ends at the deadline; one that has something to look at ends before.
+/// A wait with a deadline ends at the deadline; with an event to handle it ends earlier.
 pub fn park_returns_at_its_deadline<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let port = job.port(0);

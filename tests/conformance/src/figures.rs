@@ -1,6 +1,6 @@
-//! What is behind the times and rates that papers 000, 003 and 004 print: which steps a transfer
-//! takes, what it needs room for, and what goes side by side. Nothing is timed (IP-15 to IP-17,
-//! CJ-21, CP-03, CP-15).
+//! The causes of the times and rates that papers 000, 003 and 004 print: the steps of a transfer,
+//! its need for room, and the parts that overlap. Nothing is timed (IP-15 to IP-17, CJ-21, CP-03,
+//! CP-15).
 
 use hikyaku_nic::fabric::{
     Command, CopyPort, Event, MemoryPort, Notification, Port, PostError, Rank, RemoteAddress,
@@ -12,11 +12,11 @@ use crate::group::{join, multicast};
 use crate::job::{Assembly, part, pattern};
 use crate::{Harness, Job, Setup};
 
-/// Bytes of a payload that needs a ring, and those that it takes there.
+/// Bytes of a payload that needs a ring, and the bytes that it uses there.
 const RINGED: usize = 100;
 const SPAN: u64 = 128;
 
-/// How often a ring of [`Setup::private`] has room for it.
+/// How many of them fit into a ring of [`Setup::private`].
 const ROOM: u64 = 4096 / SPAN;
 
 fn ring_of<H: Harness>(job: &mut Job<'_, H>, rank: Rank, source: Rank) -> RingState {
@@ -31,7 +31,7 @@ fn exposed<H: Harness>(job: &mut Job<'_, H>, rank: Rank) -> (RegionBuffer, Remot
     (buffer, address)
 }
 
-/// Writes by address, and waits for the record that says so.
+/// Writes by address, and waits for the record that reports it.
 fn put<H: Harness>(job: &mut Job<'_, H>, from: Rank, target: RemoteAddress, payload: &[u8]) {
     let command = Command { notification: Notification::Status, ..Command::put(target, payload) };
     job.send(from, &command);
@@ -44,8 +44,8 @@ fn put<H: Harness>(job: &mut Job<'_, H>, from: Rank, target: RemoteAddress, payl
     }
 }
 
-/// IP-15: the rows by which landing by ring is longer than by address: the tail says where, head
-/// and tail whether there is room. By address neither is asked, nor moved.
+/// IP-15: the steps that make landing by ring longer than by address: the tail gives the place,
+/// head and tail show whether there is room. By address neither is read, nor moved.
 pub fn ip_15_the_ring_alone_asks_for_head_tail_and_room<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let (buffer, target) = exposed(&mut job, 0);
@@ -74,8 +74,8 @@ pub fn ip_15_the_ring_alone_asks_for_head_tail_and_room<H: Harness>(harness: &H)
     assert_eq!(ring_of(&mut job, 0, 1).tail, (ROOM + 1) * SPAN);
 }
 
-/// IP-16: a round trip without the read-out: the record alone lets a rank answer, so the payloads
-/// stay where they have landed, by ring until that is full, by address for ever.
+/// IP-16: a round trip without read-out: the record alone lets a rank answer, so the payloads stay
+/// where they landed, in a ring until it is full, at an address for ever.
 pub fn ip_16_without_read_out_a_round_trip_takes_the_records_alone<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let payload = |to: Rank, round| pattern(u64::from(to) << 32 | round, RINGED);
@@ -103,8 +103,8 @@ pub fn ip_16_without_read_out_a_round_trip_takes_the_records_alone<H: Harness>(h
     }
 }
 
-/// IP-17: a round trip with the read-out: each payload is in the reader's own memory and its place
-/// in the ring is free, so that it goes on for ever.
+/// IP-17: a round trip with read-out: each payload is copied to the reader's own memory and its
+/// place in the ring is free, so the round trips continue for ever.
 pub fn ip_17_with_read_out_a_round_trip_leaves_the_rings_empty<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     for round in 0..3 * ROOM {
@@ -131,7 +131,7 @@ fn one_at_a_time(ranks: u32, rings: u32) -> Setup {
 /// Bytes of a message that fills a ring.
 const WHOLE: usize = 4096;
 
-/// Takes one message of each rank, which has landed, and answers whose.
+/// Takes one message of each rank, which has landed. Returns the sources.
 fn take_one_each<H: Harness>(job: &mut Job<'_, H>, ranks: u32) -> Vec<Rank> {
     let mut one = |rank| {
         let record = job.take(rank).expect("it has landed");
@@ -142,9 +142,9 @@ fn take_one_each<H: Harness>(job: &mut Job<'_, H>, ranks: u32) -> Vec<Rank> {
     (0..ranks).map(&mut one).collect()
 }
 
-/// CJ-21: everyone to everyone, at receivers with room for one message. In the same order all are
-/// at one receiver, and but one wait for it. Shifted, each receiver has one, and nobody waits. By
-/// multicast a command is enough for all of them.
+/// CJ-21: all to all, at receivers with room for one message. In the same order all ranks send to
+/// one receiver, and all but one wait for it. Shifted, each receiver has one sender, and no rank
+/// waits. By multicast one command reaches all of them.
 pub fn cj_21_the_same_order_waits_shifted_does_not_and_a_multicast_is_one_command<H: Harness>(
     harness: &H,
 ) {
@@ -190,8 +190,8 @@ pub fn cj_21_the_same_order_waits_shifted_does_not_and_a_multicast_is_one_comman
     }
 }
 
-/// CP-03: in a torus every rank sends to its neighbours in all six directions before anybody reads.
-/// No two meet, though a ring has room for one message: all are there at once.
+/// CP-03: in a torus every rank sends to its neighbours in all six directions before any rank
+/// reads. Although a ring has room for one message only, no two collide: all have arrived at once.
 pub fn cp_03_neighbours_exchange_in_all_directions_at_once<H: Harness>(harness: &H) {
     const SIDE: u32 = 3;
     let ranks = SIDE.pow(3);
@@ -221,8 +221,8 @@ pub fn cp_03_neighbours_exchange_in_all_directions_at_once<H: Harness>(harness: 
     }
 }
 
-/// CP-15: each of two ranks sends the other more than there is room for. As much of either as there
-/// is room for has landed before anything is read, and both go on side by side to their ends.
+/// CP-15: each of two ranks sends the other more than there is room for. Before anything is read,
+/// as much of either as fits has landed, and both continue concurrently to their ends.
 pub fn cp_15_a_rank_receives_while_it_sends<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let messages = [pattern(0, 4 * 4096 + 5), pattern(1, 4 * 4096 + 5)];

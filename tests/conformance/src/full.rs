@@ -9,8 +9,8 @@ use hikyaku_nic::fabric::{
 use crate::job::{Assembly, part, pattern};
 use crate::{Harness, Job, Received, Setup};
 
-/// Sends messages of `length` bytes to rank 0 until there is no more room, for the cause that is
-/// expected; answers how many were accepted.
+/// Sends messages of `length` bytes to rank 0 until there is no more room, for the expected cause.
+/// Returns how many were accepted.
 fn fill<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,
@@ -40,7 +40,7 @@ fn landed<H: Harness>(job: &mut Job<'_, H>, count: usize) -> Vec<Landed> {
     (0..count).map(|_| job.landed(0).expect("it has landed")).collect()
 }
 
-/// Drains rank 0 while the sender goes on until all that was accepted has come, in order.
+/// Drains rank 0 while the sender continues, until all accepted messages have arrived, in order.
 fn drain_in_order<H: Harness>(job: &mut Job<'_, H>, from: Rank, next: u64, accepted: u64) {
     for number in next..accepted {
         let record = await_record(job, from);
@@ -95,8 +95,8 @@ pub fn ip_10_nothing_is_lost_or_doubled_across_many_stalls<H: Harness>(harness: 
     }
 }
 
-/// IP-11: a refusing ring discards what it has no room for; the sender sends again until the
-/// content is the same.
+/// IP-11: a refusing ring discards messages without room; the sender sends again until the contents
+/// are the same.
 pub fn ip_11_a_refusing_ring_gets_the_same_content_in_the_end<H: Harness>(harness: &H) {
     let setup = Setup::private(2).ring_policy(FullPolicy::Refuse);
     let mut job = Job::open(harness, &setup);
@@ -118,8 +118,8 @@ pub fn ip_11_a_refusing_ring_gets_the_same_content_in_the_end<H: Harness>(harnes
     assert!(state.refusals > 10 && state.stalls == 0, "{state:?}");
 }
 
-/// CJ-16: a receiver without room holds up nobody else: not what its sender sends to others, nor
-/// what others send to it.
+/// CJ-16: a receiver without room holds up no other rank: neither its sender's messages to others,
+/// nor other ranks' messages to the receiver.
 pub fn cj_16_a_receiver_without_room_holds_up_nobody_else<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let accepted = fill(&mut job, 1, 0, 512, FullCause::RingStalled);
@@ -143,8 +143,8 @@ pub fn cj_16_a_receiver_without_room_holds_up_nobody_else<H: Harness>(harness: &
     assert_eq!(others, [payload]);
 }
 
-/// Two sources send `count` messages of mixed sizes each to rank 0, which reads out one record
-/// for every few posts, so that its rings are full most of the time.
+/// Two sources send `count` messages of mixed sizes each to rank 0, which reads one record for
+/// every few posts, so that its rings are full most of the time.
 fn exchange<H: Harness>(job: &mut Job<'_, H>, count: u64) {
     let length = |number: u64| (number * 7919 % 1500) as usize;
     let payload = |source: Rank, number| pattern(u64::from(source) << 32 | number, length(number));
@@ -182,7 +182,8 @@ fn exchange<H: Harness>(job: &mut Job<'_, H>, count: u64) {
     assert!(job.take(0).is_none() && assembly.is_empty());
 }
 
-/// The status ring has the rule of the landing rings: it stalls, tells the receiver and resumes.
+/// The status ring follows the rule of the landing rings: it stalls, tells the receiver and
+/// resumes.
 pub fn a_full_status_ring_stalls_tells_and_resumes<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let accepted = fill(&mut job, 1, 0, 0, FullCause::StatusStalled);
@@ -209,7 +210,7 @@ pub fn a_full_status_ring_stalls_tells_and_resumes<H: Harness>(harness: &H) {
     assert_eq!(job.take(0).map(|record| record.header), Some(accepted));
 }
 
-/// A refusing status ring says so, and is told apart from a full landing ring.
+/// A refusing status ring reports it, and is distinguished from a full landing ring.
 pub fn a_full_status_ring_refuses_and_counts_apart_from_rings<H: Harness>(harness: &H) {
     let setup = Setup::private(2).status_policy(FullPolicy::Refuse);
     let mut job = Job::open(harness, &setup);

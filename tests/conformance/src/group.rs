@@ -35,7 +35,7 @@ fn join_as<H: Harness>(
     ids.reduce(|one, _| one).expect("somebody joins")
 }
 
-/// What a member contributed, read out.
+/// The contribution of a member, read out.
 fn read(
     port: &mut impl GroupPort,
     group: GroupId,
@@ -53,8 +53,8 @@ fn read(
     (what.word(), bytes)
 }
 
-/// A barrier is complete when all have come, for each member and not before; ids do not mix, and
-/// an id is used again (CJ-15).
+/// A barrier is complete for each member when all have arrived, and not before; ids do not mix, and
+/// an id is reused (CJ-15).
 pub fn cj_15_barriers_of_several_ids_complete_apart<H: Harness>(harness: &H) {
     const MEMBERS: [Rank; 3] = [3, 0, 1];
     const IDS: [u32; 3] = [0, 7, 127];
@@ -62,7 +62,7 @@ pub fn cj_15_barriers_of_several_ids_complete_apart<H: Harness>(harness: &H) {
     let group = join(&mut job, 1, &MEMBERS, 0);
     for round in 0..5 {
         let mut came = [0; 3];
-        // At each step, each member comes to another id.
+        // At each step, each member arrives at another id.
         for (step, (at, rank)) in (0..3).flat_map(|s| (0..).zip(MEMBERS).map(move |m| (s, m))) {
             let which = (at + step + round) % 3;
             let id = IDS[which];
@@ -77,7 +77,7 @@ pub fn cj_15_barriers_of_several_ids_complete_apart<H: Harness>(harness: &H) {
     assert_eq!(job.port(0).synced(group, 5), Ok(true), "nothing is in progress");
 }
 
-/// What cannot be a barrier is refused (CJ-15: sync ids 0 to 127, at most 64 members).
+/// Invalid barriers are refused (CJ-15: sync ids 0 to 127, at most 64 members).
 pub fn cj_15_ids_and_members_have_limits<H: Harness>(harness: &H) {
     let mut setup = Setup::shared(65, 1);
     setup.layout.status_slots = 256;
@@ -95,7 +95,7 @@ pub fn cj_15_ids_and_members_have_limits<H: Harness>(harness: &H) {
 }
 
 /// Counters: a round is complete at a member when all have added to its counter, one by one or by
-/// one command, and not before; also of more members than share a sync id, and of the channel's
+/// one command, and not before; also with more members than share a sync id, and for the channel's
 /// next group (CJ-15: larger sets by multicast and atomic add).
 pub fn cj_15_counters_have_rounds<H: Harness>(harness: &H) {
     let mut setup = Setup::shared(66, 1);
@@ -132,8 +132,8 @@ pub fn cj_15_counters_have_rounds<H: Harness>(harness: &H) {
     assert!(job.port(0).reaches(65) && !job.port(0).reaches(66));
 }
 
-/// Who waits for its counter learns of a member that is gone without having added; what that had
-/// added before counts.
+/// A member that waits for its counter learns of a member that is gone without having added;
+/// earlier additions of that member count.
 pub fn cj_15_a_counter_misses_the_gone_by_name<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
@@ -157,7 +157,7 @@ pub fn cj_15_a_counter_misses_the_gone_by_name<H: Harness>(harness: &H) {
     }
 }
 
-/// Multicasts a command, taking what comes to the sender meanwhile, until all are reached.
+/// Multicasts a command, handling the sender's arrivals meanwhile, until all are reached.
 pub(crate) fn multicast<H: Harness>(
     job: &mut Job<'_, H>,
     from: Rank,
@@ -179,7 +179,7 @@ pub(crate) fn multicast<H: Harness>(
     panic!("there is room, and a multicast does not get on");
 }
 
-/// One command reaches every other member and nobody else, behind one doorbell (CJ-14).
+/// One command reaches every other member and no other rank, behind one doorbell (CJ-14).
 pub fn cj_14_one_command_reaches_every_member<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(5));
     let group = join(&mut job, 0, &[4, 2, 0, 1], 0);
@@ -206,7 +206,7 @@ pub fn cj_14_one_command_reaches_every_member<H: Harness>(harness: &H) {
     }
 }
 
-/// A multicast that finds no room at a member says how far it came and goes on from there.
+/// A multicast without room at a member reports how far it came and continues from there.
 pub fn cj_14_a_multicast_stops_where_there_is_no_room<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let group = join(&mut job, 0, &[0, 1, 2], 0);
@@ -219,7 +219,7 @@ pub fn cj_14_a_multicast_stops_where_there_is_no_room<H: Harness>(harness: &H) {
     assert_eq!((cut.done, cut.bytes), (1, 0), "place 0 is the sender's own: {cut}");
     assert!(matches!(cut.error, PostError::Full { destination: 1, .. }));
     for _ in 0..100 {
-        // What a layer has taken arrives when there is room.
+        // A command that a layer has taken arrives when there is room.
         job.settle(0);
         while job.take(1).is_some() {}
     }
@@ -231,8 +231,8 @@ pub fn cj_14_a_multicast_stops_where_there_is_no_room<H: Harness>(harness: &H) {
     }
 }
 
-/// In a round each member's word and payload can be read by all, whatever their lengths; nothing
-/// is seen before it is there.
+/// In a round all members can read each member's word and payload, whatever their lengths; nothing
+/// is visible before it is complete.
 pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
     const MEMBERS: [Rank; 3] = [2, 0, 3];
     let mut job = Job::open(harness, &Setup::private(4));
@@ -253,7 +253,7 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
             assert_eq!(next.is_some(), place == 2, "only the last comes after the next");
         }
         for (place, rank) in MEMBERS.into_iter().enumerate() {
-            // They gave words of their own; the rank's own is not asked about.
+            // They contributed words of their own; the rank's own word is not checked.
             let (expected, same) = if place == 2 { (round * 10, false) } else { (99, false) };
             assert_eq!(job.port(rank).all_contributed(group, expected), Ok(Some(same)));
             for place in 0..3 {
@@ -265,8 +265,8 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
     }
 }
 
-/// In a round some contribute and others only look. Who contributes is ahead by as much as there
-/// are lines and area, and told when there is no more.
+/// In a round some members contribute and others only read. A contributor may be ahead by the
+/// number of lines and the area, and is told when there is no more room.
 pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
     // An area of 4 KiB.
     let lines = LINES as u64;
@@ -299,8 +299,8 @@ pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
     }
 }
 
-/// What nobody has read of one group takes no room from another: calls of two communicators that
-/// ranks make in different orders would wait for each other for ever.
+/// Unread contributions of one group take no room from another: calls of two communicators that
+/// ranks make in different orders would otherwise wait for each other for ever.
 pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let one = join(&mut job, 0, &[0, 1], 0);
@@ -321,8 +321,8 @@ pub fn groups_take_no_room_from_each_other<H: Harness>(harness: &H) {
     assert_eq!(job.port(0).contribute(one, 2, &[&[0; 800]]), Ok(()));
 }
 
-/// Who waits for a member that is gone is told so by name; what it did before it went counts, and
-/// it holds up nobody's room.
+/// A rank that waits for a gone member is told its name; contributions from before its end count,
+/// and it holds up no room.
 pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let group = join(&mut job, 0, &[0, 1, 2, 3], 0);
@@ -361,7 +361,7 @@ pub fn the_gone_end_waits_by_name<H: Harness>(harness: &H) {
     }
 }
 
-/// What cannot be a group is refused by name.
+/// Invalid groups are refused, each with its error.
 pub fn impossible_groups_are_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let port = job.port(1);
@@ -390,7 +390,7 @@ pub fn impossible_groups_are_refused<H: Harness>(harness: &H) {
     assert_eq!(other.group(group), None);
 }
 
-/// A channel serves one group after the other, of other members and another number of rounds.
+/// A channel serves one group after another, with other members and another number of rounds.
 pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let mut first = 0;
@@ -426,7 +426,7 @@ pub fn a_channel_is_used_again<H: Harness>(harness: &H) {
     }
 }
 
-/// Members that do not know which channels the others have agree on one by offers.
+/// Members that do not know the others' channels agree on one by offers.
 pub fn channels_are_offered_once_and_as_long_as_they_are_free<H: Harness>(harness: &H) {
     let mut setup = Setup::private(3);
     setup.layout.groups.channels = 6;
@@ -458,8 +458,8 @@ pub fn channels_are_offered_once_and_as_long_as_they_are_free<H: Harness>(harnes
     assert_eq!(job.port(0).offer(2), offer(1 << 2, agreed.first + 1), "rounds count on");
 }
 
-/// A rank that does not know what came of its offer was perhaps taken for a member: its lines never
-/// show a round that the others began, and hold up nobody.
+/// A rank that does not know the outcome of its offer may count as a member: its lines never show a
+/// round that the others began, and hold up no rank.
 pub fn rounds_that_are_passed_over_hold_up_nobody<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let offer = job.port(2).offer(1);
@@ -484,7 +484,7 @@ pub fn rounds_that_are_passed_over_hold_up_nobody<H: Harness>(harness: &H) {
     }
 }
 
-/// Rounds need shared memory; barriers and multicast are commands and go between nodes too.
+/// Rounds need shared memory; barriers and multicast are commands and work between nodes too.
 pub fn rounds_are_for_one_node<H: Harness>(harness: &H) {
     let setup = Setup { ranks_per_node: 2, ..Setup::private(4) };
     let mut job = Job::open(harness, &setup);

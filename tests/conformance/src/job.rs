@@ -1,4 +1,4 @@
-//! A job under test: all ports in one hand, and what every body does with them.
+//! A job under test: all ports stepped by one thread, and the helpers of every body.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -8,16 +8,16 @@ use hikyaku_nic::random::Random;
 use crate::{Harness, Setup};
 
 /// How often "full" must be the answer, with the sender's own port polled in between, before it
-/// is believed. A layer that refuses at random does not persist that long.
+/// counts. A layer that refuses at random does not persist that long.
 const STEADY: usize = 256;
 
-/// Polls after which something that should have happened never will.
+/// Polls after which a missing event counts as lost.
 const PATIENCE: usize = 1_000_000;
 
 /// A record's content, read out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub source: Rank,
     /// The protocol it was posted with.
     pub protocol: u8,
@@ -25,7 +25,7 @@ pub struct Received {
     pub header: u64,
     /// Length of the whole message, bytes.
     pub total: u64,
-    /// Where in the message `bytes` start.
+    /// The offset of `bytes` in the message.
     pub offset: u64,
     /// The payload.
     pub bytes: Vec<u8>,
@@ -54,7 +54,7 @@ impl<'h, H: Harness> Job<'h, H> {
         self.ports[rank as usize].as_mut().expect("the rank still has its port")
     }
 
-    /// Lets a sender's port do what it has to, keeping what arrives for it.
+    /// Lets a sender's port make progress, and keeps the events that arrive for it.
     pub fn drive(&mut self, rank: Rank) {
         self.settle(rank);
         if let Some(event) = self.port(rank).poll() {
@@ -62,16 +62,16 @@ impl<'h, H: Harness> Job<'h, H> {
         }
     }
 
-    /// Brings what the rank's port has accepted to its destination, as far as there is room.
+    /// Brings accepted commands of the rank's port to their destination, as far as there is room.
     pub fn settle(&mut self, rank: Rank) {
         let harness = self.harness;
         harness.settle(self.port(rank));
     }
 
-    /// Posts, taking "full" for an answer only if it persists.
+    /// Posts a command, accepting "full" as an answer only if it persists.
     ///
     /// # Errors
-    /// The fabric's answer. A layer that took the command before it knew the answer gives it with
+    /// The fabric's answer. A layer that took the command before it knew the answer reports it with
     /// a later post, so an error here may be that of an earlier command to the same rank.
     pub fn offer(&mut self, from: Rank, command: &Command<'_>) -> Result<usize, PostError> {
         let mut answer = self.port(from).post(command);
@@ -86,8 +86,8 @@ impl<'h, H: Harness> Job<'h, H> {
         answer
     }
 
-    /// The causes that a rank is told when it goes on posting what there is no room for. A layer
-    /// may add refusals of its own to the fabric's.
+    /// The causes reported to a rank that keeps posting without room. A layer may add refusals of
+    /// its own to the fabric's.
     pub fn full_causes(&mut self, from: Rank, command: &Command<'_>) -> HashSet<FullCause> {
         let mut causes = HashSet::new();
         for _ in 0..STEADY {
@@ -106,10 +106,10 @@ impl<'h, H: Harness> Job<'h, H> {
         assert_eq!(taken, command.payload.len(), "there is room for all of it");
     }
 
-    /// Posts as much of a message as there is room for now and says how much that was.
+    /// Posts as much of a message as there is room for now and returns the number of bytes.
     ///
     /// # Errors
-    /// Nothing was taken, and why.
+    /// Why nothing was taken.
     pub fn send_some(&mut self, from: Rank, command: &Command<'_>) -> Result<usize, PostError> {
         let mut taken = self.offer(from, command)?;
         while taken < command.payload.len() {
@@ -122,7 +122,7 @@ impl<'h, H: Harness> Job<'h, H> {
         Ok(taken)
     }
 
-    /// Posts a command that cannot be done and answers why not.
+    /// Posts an invalid command and returns its error.
     pub fn refused(&mut self, from: Rank, command: &Command<'_>) -> PostError {
         for _ in 0..STEADY {
             if let Err(error) = self.offer(from, command) {
@@ -138,7 +138,7 @@ impl<'h, H: Harness> Job<'h, H> {
         kept.or_else(|| self.port(rank).poll())
     }
 
-    /// The next event of a rank, which must come, driving every sender.
+    /// The next event of a rank, which must arrive; drives every sender.
     pub fn await_event(&mut self, rank: Rank) -> Event {
         for _ in 0..PATIENCE {
             if let Some(event) = self.next(rank) {
@@ -180,7 +180,7 @@ impl<'h, H: Harness> Job<'h, H> {
         std::iter::from_fn(|| self.take(rank)).collect()
     }
 
-    /// Whether the rank has an event now that `wanted` picks; all others are dropped.
+    /// Whether the rank has an event now that `wanted` accepts; all others are dropped.
     pub fn is_told(&mut self, rank: Rank, wanted: impl Fn(&Event) -> bool) -> bool {
         while let Some(event) = self.next(rank) {
             if wanted(&event) {
@@ -197,7 +197,7 @@ impl<'h, H: Harness> Job<'h, H> {
     }
 }
 
-/// What is left of a command after `taken` bytes of it.
+/// The rest of a command after `taken` bytes of it.
 pub fn part<'a>(command: &Command<'a>, taken: usize) -> Command<'a> {
     Command {
         payload: &command.payload[taken..],
@@ -216,7 +216,7 @@ pub fn read_out(port: &mut impl Port, landed: Landed) -> Received {
     Received { source, protocol, header, total, offset, bytes }
 }
 
-/// Bytes that no other seed has, at any offset.
+/// Bytes that differ from those of any other seed, at any offset.
 pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
     let mut random = Random::new(seed);
@@ -227,14 +227,14 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Messages put together from their packets, by source and header.
+/// Messages assembled from their packets, by source and header.
 #[derive(Debug, Default)]
 pub struct Assembly {
     open: BTreeMap<(Rank, u64), (Vec<u8>, u64)>,
 }
 
 impl Assembly {
-    /// Enters a record; answers the message if it is complete now.
+    /// Adds a record. Returns the message if it is complete now.
     pub fn enter(&mut self, record: Received) -> Option<Received> {
         let Received { source, protocol, header, total, offset, bytes } = record;
         let (message, filled) =

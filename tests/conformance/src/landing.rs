@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{
 use crate::job::{Assembly, part, pattern};
 use crate::{Harness, Job, Setup};
 
-/// Bytes of a payload that needs a ring: more than rides in a record.
+/// Bytes of a payload that needs a ring: more than fits into a record.
 const RINGED: usize = 100;
 
 /// The ring in which the next message of each source lands at rank 0.
@@ -27,7 +27,7 @@ fn rings_by_source<H: Harness>(job: &mut Job<'_, H>, ranks: u32) -> Vec<u32> {
         .collect()
 }
 
-/// IP-01: a send names no address, a put names one; the receiver tells them apart.
+/// IP-01: a send names no address, a put names one; the receiver distinguishes them.
 pub fn ip_01_cj_08_send_and_put_go_side_by_side<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let buffer = job.port(0).allocate(256).expect("the region has room");
@@ -77,7 +77,7 @@ pub fn ip_03_different_entries_never_mix<H: Harness>(harness: &H) {
     assert_eq!(messages, 12);
 }
 
-/// IP-04: senders to one shared ring never overwrite each other; those that put to one address do.
+/// IP-04: senders to one shared ring never overwrite each other; puts to one address do.
 pub fn ip_04_a_shared_ring_keeps_senders_apart_and_a_shared_address_does_not<H: Harness>(
     harness: &H,
 ) {
@@ -136,7 +136,7 @@ pub fn ip_06_a_record_per_packet_or_per_message<H: Harness>(harness: &H) {
     }
 }
 
-/// FG-13: what is longer than a packet is cut: with paper 001's packets 4 KiB are nine.
+/// FG-13: a message longer than a packet is cut: with paper 001's packets 4 KiB become nine.
 pub fn fg_13_4_kib_are_nine_packets_of_464_bytes<H: Harness>(harness: &H) {
     let mut setup = Setup::private(2);
     setup.layout.packet_bytes = 464;
@@ -161,8 +161,8 @@ impl ConcatBytes for [crate::Received] {
     }
 }
 
-/// IP-07: messages of two sources, interleaved packet by packet in a shared ring, are told apart
-/// by their records.
+/// IP-07: messages of two sources, interleaved packet by packet in a shared ring, are separated by
+/// their records.
 pub fn ip_07_interleaved_messages_are_reassembled<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::shared(3, 1));
     let payload = |source: Rank| pattern(u64::from(source), 512 * 3 + 200 * source as usize);
@@ -205,7 +205,7 @@ pub fn ip_08_one_record_for_packets_on_a_shared_ring_is_refused<H: Harness>(harn
     assert_eq!(job.take_all(0).len(), 3, "one packet may; so may a record per packet");
 }
 
-/// IP-09: the status ring yields the order in which messages of all sources arrived, whatever
+/// IP-09: the status ring yields the messages of all sources in the order of arrival, whatever
 /// their rings and sizes.
 pub fn ip_09_poll_yields_the_order_of_arrival<H: Harness>(harness: &H) {
     for setup in [Setup::private(4), Setup::shared(4, 2)] {
@@ -222,7 +222,7 @@ pub fn ip_09_poll_yields_the_order_of_arrival<H: Harness>(harness: &H) {
     }
 }
 
-/// IP-23: no action of the receiver's is needed for a message to land.
+/// IP-23: a message lands without any action of the receiver.
 pub fn ip_23_messages_land_while_the_receiver_does_nothing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let payload = |source: Rank, number| pattern(u64::from(source) << 32 | number, RINGED);
@@ -242,7 +242,7 @@ pub fn ip_23_messages_land_while_the_receiver_does_nothing<H: Harness>(harness: 
 }
 
 /// IP-24: a private ring holds the unexpected messages of one source, so a search for that source
-/// is confined to it, and what one source leaves lying is in no other's way.
+/// is confined to it, and unread messages of one source are in no other's way.
 pub fn ip_24_a_ring_per_source_is_a_queue_per_source<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let mut kept = Vec::new();

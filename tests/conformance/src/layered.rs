@@ -5,13 +5,13 @@ use hikyaku_nic::layer::{FaultInjector, Faults, Layer};
 
 use crate::{Harness, Setup};
 
-/// An injector that injects nothing.
+/// An injector that injects no fault.
 pub const OFF: Faults = Faults::NONE;
 
 /// Half of the commands land up to nine calls late.
 pub const DELAY: Faults = Faults { seed: 9, delay: 500, delay_polls: 9, window: 8, ..Faults::NONE };
 
-/// Two commands in five are refused for no reason.
+/// Two commands in five are refused without a reason.
 pub const REFUSE: Faults = Faults { seed: 3, refuse: 400, ..Faults::NONE };
 
 /// One packet in ten is lost, one in ten arrives twice.
@@ -46,7 +46,7 @@ impl<H: Harness> Harness for Layered<H> {
     }
 
     fn settle(&self, faulty: &mut Self::P) {
-        // What has settled may have made room for more.
+        // Settled commands may have made room for more.
         let mut left = usize::MAX;
         loop {
             let is_empty = faulty.flush();

@@ -11,14 +11,14 @@
 //! hikyaku_conformance::conformance_layered!(Loopback);
 //! ```
 //!
-//! [`conformance_layered!`] does so once more for the layers of `nic` over the fabric, and for each
+//! [`conformance_layered!`] does the same for the layers of `nic` over the fabric, and for each
 //! kind of fault that they inject.
-//! [`conformance_between_hosts!`] has the bodies that hold where ranks share no memory;
-//! [`conformance_of_one_host!`] has the others, and says why they do not.
+//! [`conformance_between_hosts!`] has the bodies that hold if ranks share no memory;
+//! [`conformance_of_one_host!`] has the others, with the reasons.
 //!
 //! The bodies hold for fabrics that answer at once and for those behind a layer that delays,
-//! refuses or loses: [`Job::offer`] takes "full" for an answer only when it persists, and
-//! [`Harness::settle`] brings what was accepted to its destination. Nothing sleeps and nothing is
+//! refuses or loses: [`Job::offer`] accepts "full" as an answer only if it persists, and
+//! [`Harness::settle`] brings accepted commands to their destination. Nothing sleeps and nothing is
 //! timed; loops are bounded by counts.
 //!
 //! ```text
@@ -28,12 +28,12 @@
 //!   credit    grants                              command  chains, ranks out of range
 //!   remote    put, read, regions, nodes           death    ends in order and otherwise
 //!   session   command queues, TF-01 to TF-05, TF-07, TF-08, TF-16, TF-17, TF-19, TF-22
-//!   figures   IP-15 to IP-17, CJ-21, CP-03, CP-15: what is behind printed times and rates
+//!   figures   IP-15 to IP-17, CJ-21, CP-03, CP-15: the causes of printed times and rates
 //!   mail      mailboxes: letters of rounds
 //!   group     CJ-14, CJ-15, rounds              multicast  CJ-14: into memory
 //!   protection  CJ-04 to CJ-07                    atomic   CJ-03, CJ-10 to CJ-12
 //!   threads, race  the same rules with a thread a rank
-//!   access    what the bodies on remote operations share
+//!   access    shared by the bodies on remote operations
 //!   layered   a harness of a layer over another harness's fabric
 //! ```
 
@@ -70,8 +70,8 @@ use hikyaku_nic::hosted::{Host, HostedPort};
 use hikyaku_nic::layer::{FaultInjector, Layer};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 
-/// A port over [`HostedPort`], with what the papers' interfaces give a program and no layer of
-/// hikyaku uses: address registers and the completions of a queue. See there.
+/// A port over [`HostedPort`], with features of the papers' interfaces that no layer of hikyaku
+/// uses: address registers and the completions of a queue. See there.
 #[expect(missing_docs, clippy::missing_errors_doc, reason = "as those of `HostedPort`")]
 pub trait TablePort {
     type Host: Host;
@@ -124,9 +124,9 @@ impl<P: Port + TablePort> TablePort for FaultInjector<P> {
     }
 }
 
-/// How one fabric is opened and what can be done to it.
+/// How one fabric is opened and controlled.
 pub trait Harness {
-    /// Its port. The suite asks for every capability.
+    /// Its port. The suite needs every capability.
     type P: RingPort
         + CopyPort
         + MemoryPort
@@ -139,16 +139,16 @@ pub trait Harness {
     /// Opens the ports of all ranks of a job.
     fn open(&self, setup: &Setup) -> Vec<Self::P>;
 
-    /// Ends the port's rank as a kill would: what it has landed stays, what it holds back is gone,
-    /// and the other ranks are told. The port is dropped next.
+    /// Ends the port's rank as a kill would: landed messages stay, held-back ones are lost, and the
+    /// other ranks are told. The port is dropped next.
     fn kill(&self, port: &mut Self::P);
 
-    /// Brings every command the port has accepted to its destination, as far as there is room.
-    /// For a fabric that lands before `post` returns there is nothing to do.
+    /// Brings every command that the port has accepted to its destination, as far as there is room.
+    /// A fabric that lands before `post` returns has nothing to do.
     fn settle(&self, _port: &mut Self::P) {}
 
-    /// The epoch that a rank sees of the port's: it moves by two when that has been in the rank's
-    /// memory. `None`: others go there for it.
+    /// The epoch of the port as a rank sees it: it grows by two when the port's rank has accessed
+    /// that rank's memory. `None`: another process accesses it.
     fn epoch(&self, _port: &mut Self::P, _at: Rank) -> Option<u64> {
         None
     }
@@ -159,7 +159,7 @@ pub trait Harness {
     }
 }
 
-/// What a job is made of.
+/// The parameters of a job.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Sizes of every rank's segment; `layout.ranks` is the number of ranks.
@@ -194,8 +194,8 @@ impl Setup {
         Setup { layout, ranks_per_node: ranks, region_bytes: 64 << 10 }
     }
 
-    /// The same with `rings` landing rings and as many status rings, of which source `s` has ring
-    /// `s % rings`.
+    /// The same with `rings` landing rings and as many status rings; source `s` has ring `s %
+    /// rings`.
     pub fn shared(ranks: u32, rings: u32) -> Setup {
         let mut setup = Setup::private(ranks);
         (setup.layout.rings, setup.layout.first_rings) = (rings, rings);
@@ -312,18 +312,18 @@ macro_rules! conformance_between_hosts {
     };
 }
 
-/// The other bodies of [`conformance!`]. They need what ranks of different hosts do not have:
+/// The other bodies of [`conformance!`]. They need features that ranks of different hosts lack:
 ///
-/// - shared memory: `figures`, which looks into rings, `group`, `multicast`, `session` and
+/// - shared memory: `figures`, which reads rings, `group`, `multicast`, `session` and
 ///   `threads::rounds_and_barriers_of_all`; `reads_see_what_is_there_and_nothing_outside`,
 ///   `a_message_is_copied_by_either_end_or_both` and `memory_of_another_node_is_not_read`, whose
 ///   nodes are not hosts
-/// - an interface that does without the target's processor: `ip_23_...`, and
+/// - an interface that works without the target's processor: `ip_23_...`, and
 ///   `cj_03_operations_need_no_processor_of_the_target`
 /// - an answer of the receiver before a send is taken: `ip_08_...`, `ip_25_...` and
-///   `ranks_and_rings_out_of_range_are_errors`, where what is refused is dropped there;
-///   `ip_11_a_...` and `a_full_status_ring_...`, where a source learns that there is no room, and
-///   not of what
+///   `ranks_and_rings_out_of_range_are_errors`, where a refused send is dropped at the receiver;
+///   `ip_11_a_...` and `a_full_status_ring_...`, where a source learns that there is no room, but
+///   not of which kind
 /// - a word at a third rank, or for a get: `cj_06_rights_...`, `cj_10_...`; a record of a write at
 ///   an address register: `cj_03_places_...`
 #[macro_export]
@@ -398,7 +398,7 @@ macro_rules! conformance_of_one_host {
 }
 
 /// Instantiates the bodies for the fabric of the harness expression behind the layers of `nic`:
-/// with an idle fault injector, with each kind of fault alone, and with all of them. One module
+/// with an idle fault injector, with each kind of fault alone, and with all of them, one module
 /// each.
 #[macro_export]
 macro_rules! conformance_layered {
@@ -448,7 +448,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// A function that runs bodies one after the other, and says which.
+/// A function that runs bodies one after the other, and prints each name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_calls {

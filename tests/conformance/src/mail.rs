@@ -1,6 +1,6 @@
-//! Mailboxes: letters of rounds, straight into the reader's region.
+//! Mailboxes: letters of rounds, written directly into the reader's region.
 //!
-//! A fabric need not have them: whoever asks is told so, and uses queues or messages instead.
+//! A fabric need not have them: then opening one is an error, and callers use queues or messages.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,8 +35,8 @@ fn read(port: &mut impl MailboxPort, id: MailboxId, round: u64, length: usize) -
     letter
 }
 
-/// A letter is there when it was posted, in its round and in no other, whatever its size; also
-/// from a rank to itself. Larger letters have more slots where there is room for them.
+/// A letter is readable once posted, in its round and in no other, whatever its size; also from a
+/// rank to itself. Larger letters get more slots if there is room for them.
 pub fn a_letter_is_there_in_its_round<H: Harness>(harness: &H) {
     let (little, enough) =
         (Setup::private(2), Setup { region_bytes: 1 << 20, ..Setup::private(2) });
@@ -72,7 +72,8 @@ fn rounds_by_letter<H: Harness>(
     }
 }
 
-/// What does not fit a letter, or is no mailbox, is an error, and nothing is written.
+/// A letter that is too long, or a mailbox that does not exist, is an error, and nothing is
+/// written.
 pub fn what_does_not_fit_a_letter_is_an_error<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let Some((id, address)) = open(job.port(0), 1, 8) else { return };
@@ -100,7 +101,7 @@ pub fn what_does_not_fit_a_letter_is_an_error<H: Harness>(harness: &H) {
     assert!(matches!(job.port(0).open_mailbox(1, u32::MAX), Err(RegionError::Exhausted { .. })));
 }
 
-/// The memory of a closed mailbox is used again when its writer has ended it, or is dead.
+/// The memory of a closed mailbox is reused when its writer has ended it, or is dead.
 pub fn memory_is_kept_until_the_writer_has_ended<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let Some((first, address)) = open(job.port(0), 1, 8) else { return };
@@ -123,7 +124,7 @@ pub fn memory_is_kept_until_the_writer_has_ended<H: Harness>(harness: &H) {
     assert_eq!(found, [address.at.min(other.at), address.at.max(other.at)]);
 }
 
-/// Two threads write to each other in every round and nothing else, and one that waits sleeps.
+/// Two threads only write to each other in every round, and a waiting thread sleeps.
 pub fn threads_exchange_letters<H: Harness>(harness: &H) {
     const ROUNDS: u64 = 3_000;
     const LENGTH: usize = 150;

@@ -16,7 +16,7 @@ use crate::group::{join, multicast};
 use crate::job::pattern;
 use crate::{Harness, Job, Setup, TablePort};
 
-/// Memory of each rank of a group, and the keys of their registers, which the sender was told.
+/// Memory of each rank of a group, and the keys of their registers, which the sender knows.
 struct Receivers {
     group: GroupId,
     areas: Vec<Area>,
@@ -24,7 +24,7 @@ struct Receivers {
 }
 
 impl Receivers {
-    /// All ranks of a job in one group; each has `length` bytes, somewhere else and in another
+    /// All ranks of a job in one group; each has `length` bytes, at another place and in another
     /// context. Rank 0 will multicast.
     fn new<H: Harness>(job: &mut Job<'_, H>, ranks: Rank, length: usize) -> Receivers {
         let members: Vec<Rank> = (0..ranks).collect();
@@ -59,13 +59,13 @@ impl Receivers {
         job.port(rank).set_address_register(area.context, register, Some(value)).unwrap();
     }
 
-    /// Where a register of a rank points.
+    /// The offset that a register of a rank points to.
     fn at<H: Harness>(&self, job: &mut Job<'_, H>, rank: Rank, register: u8) -> Option<u64> {
         let context = self.areas[rank as usize].context;
         job.port(rank).address_register(context, register).unwrap().map(|value| value.offset)
     }
 
-    /// Asserts what a rank has: zeros but for these bytes at these places.
+    /// Asserts the contents of a rank: zeros except these bytes at these places.
     fn has(&self, rank: Rank, pieces: &[(usize, &[u8])]) {
         let area = &self.areas[rank as usize];
         let mut expected = vec![0; area.bytes().len()];
@@ -77,7 +77,7 @@ impl Receivers {
     }
 }
 
-/// What rank 0 is told of its members, in whatever order, until it has heard of so many.
+/// Rank 0's completions by member, in any order, until `count` members have one.
 fn told<H: Harness>(job: &mut Job<'_, H>, count: usize) -> BTreeMap<Rank, Completed> {
     let mut all = BTreeMap::new();
     while all.len() < count {
@@ -92,8 +92,8 @@ fn told<H: Harness>(job: &mut Job<'_, H>, count: usize) -> BTreeMap<Rank, Comple
     all
 }
 
-/// A multicast put lands where each member's own register points, by any of the three; a member
-/// points it elsewhere without telling anybody (CJ-14: "DMA with address register").
+/// A multicast put lands where each member's own register points, with any of the three; a member
+/// points it elsewhere without telling any rank (CJ-14: "DMA with address register").
 pub fn cj_14_every_member_has_its_own_address<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let mut receivers = Receivers::new(&mut job, 4, 300);
@@ -128,8 +128,8 @@ pub fn cj_14_every_member_has_its_own_address<H: Harness>(harness: &H) {
     receivers.has(3, &[(131, &[7; 8])]);
 }
 
-/// Whether a register moves on is its member's choice, and so is each member's place (paper 003
-/// does not say; both are here).
+/// Each member chooses whether its register advances, and where it points (paper 003 does not say
+/// this; both are possible here).
 pub fn cj_14_registers_move_on_as_their_members_say<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let receivers = Receivers::new(&mut job, 3, 200);
@@ -142,13 +142,13 @@ pub fn cj_14_registers_move_on_as_their_members_say<H: Harness>(harness: &H) {
     }
     assert_eq!((receivers.at(&mut job, 1, 0), receivers.at(&mut job, 2, 0)), (Some(91), Some(40)));
     receivers.has(1, &[(20, &payloads.concat())]);
-    // The last is the longest: nothing of the others is left.
+    // The last is the longest: it has overwritten the others.
     receivers.has(2, &[(40, &payloads[3])]);
 }
 
-/// Outside of one member's segment, a register that is not set, a segment that was taken back, a
-/// member that is gone: nothing is written there, the sender is told by an event, and all others
-/// have it (CJ-14; paper 003 §4.7: an error).
+/// Out of bounds of one member's segment, an unset register, a segment that was taken back, a
+/// member that is gone: nothing is written there, the sender gets an event, and all others have the
+/// data (CJ-14; paper 003 §4.7: an error).
 pub fn cj_14_what_a_member_refuses_is_an_event_and_the_others_are_served<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(6));
     let receivers = Receivers::new(&mut job, 6, 100);
@@ -176,7 +176,7 @@ pub fn cj_14_what_a_member_refuses_is_an_event_and_the_others_are_served<H: Harn
     receivers.has(3, &[]);
     assert_eq!(receivers.at(&mut job, 2, 1), Some(60), "what was refused moves nothing");
 
-    // With completions of all, the refused are among them.
+    // If all completions are requested, the refusals are among them.
     multicast(&mut job, 0, group, &Command { reply: Reply::Event, ..put });
     let all = told(&mut job, 5);
     refused(receivers.keys[3], &all);
@@ -195,8 +195,8 @@ pub fn cj_14_what_a_member_refuses_is_an_event_and_the_others_are_served<H: Harn
     receivers.has(4, &[(3, &payload)]);
 }
 
-/// Who does not look at the events of refusals cannot have any number of them: beyond the limit of
-/// completions nothing more goes out (CJ-12), and every one is told.
+/// A sender that ignores the events of refusals cannot have any number of them: beyond the limit of
+/// completions nothing more is sent (CJ-12), and every refusal is reported.
 pub fn cj_12_cj_14_events_of_refusals_are_limited<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let receivers = Receivers::new(&mut job, 2, 8);
@@ -225,7 +225,7 @@ pub fn cj_12_cj_14_events_of_refusals_are_limited<H: Harness>(harness: &H) {
     receivers.has(1, &[(0, &[1; 8])]);
 }
 
-/// Barrier D of paper 003's Fig. 10 needs it: an atomic add at the same address of all others.
+/// Barrier D of paper 003's Fig. 10 needs an atomic add at the same address of all others.
 pub fn cj_15_one_command_adds_at_every_member<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(4));
     let group = join(&mut job, 0, &[3, 1, 0, 2], 0);
@@ -248,7 +248,7 @@ pub fn cj_15_one_command_adds_at_every_member<H: Harness>(harness: &H) {
     }
 }
 
-/// What names no address register cannot have an address of each member.
+/// A command without an address register has no address at each member.
 pub fn what_cannot_be_multicast_is_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let group = join(&mut job, 0, &[0, 1, 2], 0);

@@ -10,7 +10,8 @@ use crate::access::{Area, atomic, fetch, get, register};
 use crate::job::pattern;
 use crate::{Harness, Job, Setup, TablePort};
 
-/// A logical number leads where its context's node table says, and beyond its end nowhere.
+/// A logical number is translated by its context's node table; beyond the table's end it is
+/// refused.
 pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let port = job.port(0);
@@ -39,7 +40,7 @@ pub fn cj_04_a_logical_number_is_translated_or_refused<H: Harness>(harness: &H) 
     assert_eq!(port.connect(one, &members), Err(ContextError::NotOpen(one)));
 }
 
-/// Contexts are as many as the layout says; what belongs to one cannot be reached by another.
+/// The layout sets the number of contexts; things of one context cannot be reached from another.
 pub fn cj_05_contexts_do_not_leak<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let mut job = Job::open(harness, &setup);
@@ -76,7 +77,7 @@ pub fn cj_05_contexts_do_not_leak<H: Harness>(harness: &H) {
     areas.iter_mut().for_each(|area| area.check_margins());
 }
 
-/// A closed context opens nothing, neither by its old keys when it is opened again.
+/// A closed context gives no access, and old keys stay invalid when it is opened again.
 pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let area = Area::new(&mut job, 0, 64, Rights::ALL);
@@ -104,7 +105,7 @@ pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(har
     assert_eq!(again.bytes(), [0; 64]);
 }
 
-/// An access is inside the segment or it is nowhere.
+/// An access outside the segment is refused.
 pub fn cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let area = Area::new(&mut job, 0, 128, Rights::ALL);
@@ -135,7 +136,7 @@ pub fn cj_06_what_is_outside_of_a_segment_is_an_error_at_the_sender<H: Harness>(
     assert_eq!(area.bytes()[64..], payload);
 }
 
-/// A segment may be used as its rights say and not otherwise.
+/// A segment may be used according to its rights and not otherwise.
 pub fn cj_06_rights_are_what_the_owner_gave<H: Harness>(harness: &H) {
     let rights = [Rights::READ, Rights::WRITE, Rights::ATOMIC];
     for granted in (1..8).map(Rights::from_bits) {
@@ -170,8 +171,8 @@ pub fn cj_06_rights_are_what_the_owner_gave<H: Harness>(harness: &H) {
     }
 }
 
-/// A key that was taken back opens nothing, also when its place is used again; keys that never
-/// were open nothing either.
+/// A key that was taken back is invalid, also when its place is reused; so are keys that never
+/// existed.
 pub fn cj_06_a_stale_or_invented_key_opens_nothing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let first = Area::new(&mut job, 0, 64, Rights::ALL);
@@ -207,7 +208,7 @@ pub fn cj_06_a_stale_or_invented_key_opens_nothing<H: Harness>(harness: &H) {
     assert_eq!(again.bytes(), [0; 64]);
 }
 
-/// Tables have their limits, and what cannot be registered is refused.
+/// Tables have their limits, and invalid registrations are refused.
 pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let size = setup.region_bytes as u64;
@@ -246,8 +247,8 @@ pub fn cj_06_what_cannot_be_registered_is_refused<H: Harness>(harness: &H) {
     assert_eq!(port.address_register(context, 0), Ok(None));
 }
 
-/// Whoever may write all that a rank can register writes none of its tables: what is read there
-/// says the same, and messages land as before. (Past the library it can, where ranks share memory.)
+/// A rank that may write all memory that another can register writes none of its tables: they read
+/// the same, and messages land as before. (Past the library it can, if ranks share memory.)
 pub fn cj_07_commands_write_memory_and_no_table<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let mut job = Job::open(harness, &setup);

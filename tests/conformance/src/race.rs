@@ -1,4 +1,4 @@
-//! Remote operations under contention: a thread a rank, and targets that are blocked.
+//! Remote operations under contention: a thread per rank, and blocked targets.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,7 +14,7 @@ use crate::job::pattern;
 use crate::threads::{Worker, run};
 use crate::{Harness, Setup, TablePort};
 
-/// Something that rank 0 gives every other rank, past the fabric.
+/// A value that rank 0 passes to every other rank, outside the fabric.
 struct Gift<T> {
     senders: Mutex<Vec<SyncSender<T>>>,
     receivers: Vec<Mutex<Receiver<T>>>,
@@ -36,7 +36,7 @@ impl<T: Clone> Gift<T> {
         }
     }
 
-    /// Blocks the thread, whatever its port would have to do.
+    /// Blocks the thread, although its port might have work.
     fn take(&self, rank: u32) -> T {
         let receiver = self.receivers[rank as usize - 1].lock().expect("it is this rank's own");
         receiver.recv().expect("rank 0 gives it")
@@ -44,7 +44,7 @@ impl<T: Clone> Gift<T> {
 }
 
 impl<P: MemoryPort> Worker<'_, P> {
-    /// [`MemoryPort::fetch`], as often as it takes.
+    /// [`MemoryPort::fetch`], with retries.
     fn fetch(&mut self, target: RemoteAddress, operation: AtomicOp, operand: u64) -> u64 {
         let atomic = atomic(target, Integer::U64, operation, operand);
         loop {
@@ -56,7 +56,7 @@ impl<P: MemoryPort> Worker<'_, P> {
         }
     }
 
-    /// Opens zeros of this rank to the others.
+    /// Registers zeros of this rank for the others.
     fn register(&mut self, length: usize) -> (hikyaku_nic::region::RegionBuffer, Key) {
         let mut buffer = self.port.allocate(length).expect("the region has room");
         buffer.fill(0);
@@ -70,7 +70,7 @@ fn segment(key: Key, offset: u64) -> RemoteAddress {
     RemoteAddress { rank: 0, space: Space::Segment(key), offset }
 }
 
-/// Every operation takes effect while the target's thread is blocked outside of the library.
+/// Every operation takes effect while the target's thread is blocked outside the library.
 pub fn cj_03_operations_need_no_processor_of_the_target<H: Harness>(harness: &H) {
     const RANKS: u32 = 3;
     const ROUNDS: u64 = 200;
@@ -117,13 +117,13 @@ pub fn cj_03_operations_need_no_processor_of_the_target<H: Harness>(harness: &H)
                 worker.send(&Command::put(through, &(round / 2).to_le_bytes()));
             }
         }
-        // What was posted has its effect before what is fetched.
+        // Posted commands take effect before a later fetch.
         worker.fetch(segment(key, 0), AtomicOp::Load, 0);
         finished.send(()).expect("rank 0 waits for it");
     });
 }
 
-/// Sums are exact and every old value is seen once, however the ranks meet.
+/// Sums are exact and every old value is seen once, however the ranks interleave.
 pub fn fg_12_cj_11_atomic_operations_of_many_ranks_are_undivided<H: Harness>(harness: &H) {
     const RANKS: u32 = 4;
     const ROUNDS: u64 = 300;
@@ -142,7 +142,7 @@ pub fn fg_12_cj_11_atomic_operations_of_many_ranks_are_undivided<H: Harness>(har
         let mut olds = Vec::new();
         for _ in 0..ROUNDS {
             olds.push(worker.fetch(segment(key, 0), AtomicOp::Add, 1));
-            // A lock by comp&swap, and a sum under it that is no atomic operation itself.
+            // A lock by comp&swap, and under it a sum that is not an atomic operation itself.
             let free_to_mine = AtomicOp::CompareSwap { expected: 0 };
             while worker.fetch(segment(key, 8), free_to_mine, u64::from(rank) + 1) != 0 {
                 worker.rest();
@@ -161,8 +161,8 @@ pub fn fg_12_cj_11_atomic_operations_of_many_ranks_are_undivided<H: Harness>(har
     assert_eq!(buffer[16..24], (u64::from(RANKS) * ROUNDS).to_le_bytes());
 }
 
-/// Puts of several ranks through a register that advances never overlap, also while the target
-/// points it elsewhere.
+/// Puts of several ranks through a register that advances never overlap, even while the target
+/// redirects it.
 pub fn cj_03_places_taken_through_a_register_are_apart<H: Harness>(harness: &H) {
     const RANKS: u32 = 4;
     const ROUNDS: u64 = 100;
@@ -209,7 +209,7 @@ pub fn cj_03_places_taken_through_a_register_are_apart<H: Harness>(harness: &H) 
     });
 }
 
-/// Once a segment is taken back its memory is the owner's alone, however hard peers write.
+/// Once a segment is taken back only the owner writes its memory, however hard peers try.
 pub fn cj_06_memory_that_was_taken_back_is_not_written<H: Harness>(harness: &H) {
     const RANKS: u32 = 3;
     const ROUNDS: u8 = 40;
@@ -221,7 +221,7 @@ pub fn cj_06_memory_that_was_taken_back_is_not_written<H: Harness>(harness: &H) 
             loop {
                 let key: Option<Key> = gift.take(rank);
                 let Some(key) = key else { return };
-                // A layer tells an earlier key's end late: that is not this key's.
+                // A layer reports an earlier key's end late: that is not this key's end.
                 let is_gone = |refused| match refused {
                     PostError::Protection { fault, rank: 0 } => match fault {
                         Fault::NoSuchSegment(gone) | Fault::Stale(gone) => gone == key,
@@ -254,7 +254,7 @@ pub fn cj_06_memory_that_was_taken_back_is_not_written<H: Harness>(harness: &H) 
 }
 
 impl<P: CopyPort + MemoryPort> Worker<'_, P> {
-    /// Lets others run.
+    /// Lets other threads run.
     fn rest(&mut self) {
         let now = self.port.now();
         self.port.park(Some(now + Time::from_nanoseconds(1000)));

@@ -1,4 +1,4 @@
-//! Memory that peers name: put, read, regions and nodes.
+//! Memory that peers address: put, read, regions and nodes.
 
 use hikyaku_nic::fabric::{
     ChainError, Command, CopyPort, Event, MemoryPort, Notification, Port, PostError, RemoteAddress,
@@ -10,7 +10,7 @@ use crate::command::chain;
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
-/// Allocates region memory of a rank and names it.
+/// Allocates region memory of a rank and exposes it.
 fn region<H: Harness>(job: &mut Job<'_, H>, rank: u32, bytes: usize) -> (RegionBuffer, Address) {
     let buffer = job.port(rank).allocate(bytes).expect("the region has room");
     let address = job.port(rank).expose(&buffer).expect("region memory can be named");
@@ -21,7 +21,7 @@ fn region<H: Harness>(job: &mut Job<'_, H>, rank: u32, bytes: usize) -> (RegionB
 
 type Address = RemoteAddress;
 
-/// That address, `bytes` further on.
+/// The address `bytes` further on.
 fn after(address: Address, bytes: u64) -> Address {
     Address { offset: address.offset + bytes, ..address }
 }
@@ -55,8 +55,8 @@ pub fn cp_05_a_put_arrives_before_its_notification<H: Harness>(harness: &H) {
     assert!(job.next(0).is_none(), "a word is not a record");
 }
 
-/// The puts of a chain have landed when it was posted, to several ranks, each word after its data.
-/// They are one access to each rank's memory. One that cannot be done cuts the chain there.
+/// The puts of a posted chain have landed, at several ranks, each word after its data. They are one
+/// access to each rank's memory. An invalid put cuts the chain there.
 pub fn cp_06_puts_of_a_chain_land_with_their_words<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let mut areas = [0, 2].map(|rank| {
@@ -108,11 +108,11 @@ pub fn cp_06_puts_of_a_chain_land_with_their_words<H: Harness>(harness: &H) {
     let error = PostError::OutOfBounds { rank, offset: outside.offset, length };
     assert_eq!(cut, Some(ChainError { done: 1, bytes: 0, error }));
     job.settle(1);
-    // What is behind the cut may be with a layer that took it before it knew the answer.
+    // A layer may hold puts after the cut that it took before it knew the answer.
     assert_eq!(areas[0].0[..50], first);
 }
 
-/// CJ-17: bytes are exact from and to any word, also across a page, and nothing beside them is
+/// CJ-17: bytes are exact from and to any word, also across a page, and no neighbouring byte is
 /// changed.
 pub fn cj_17_a_put_is_exact_from_and_to_any_byte<H: Harness>(harness: &H) {
     const PAGE: usize = 4096;
@@ -134,7 +134,7 @@ pub fn cj_17_a_put_is_exact_from_and_to_any_byte<H: Harness>(harness: &H) {
     }
 }
 
-/// A put that is not wholly inside the region, or whose word is not, writes nothing at all.
+/// A put that is not fully inside the region, or whose word is not, writes nothing at all.
 pub fn a_put_out_of_bounds_writes_nothing<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let size = setup.region_bytes as u64;
@@ -197,7 +197,8 @@ pub fn reads_see_what_is_there_and_nothing_outside<H: Harness>(harness: &H) {
     }
 }
 
-/// Whichever end copies, a message that both may copy is whole, once, and nothing else is touched.
+/// Whichever end copies, a message that both may copy arrives whole, once, and nothing else
+/// changes.
 pub fn a_message_is_copied_by_either_end_or_both<H: Harness>(harness: &H) {
     const LENGTH: usize = 200_001;
     let setup = Setup { region_bytes: 1 << 20, ..Setup::private(2) };
@@ -219,7 +220,7 @@ pub fn a_message_is_copied_by_either_end_or_both<H: Harness>(harness: &H) {
         assert_eq!(job.port(0).write_jointly(&copy, &message), Ok(0), "nothing is left to copy");
         assert!(into[..LENGTH] == message[..] && into[LENGTH..] == [0x33; 64]);
     }
-    // What was closed, or opened before another, is not written any more.
+    // A copy that was closed, or opened before another, writes nothing any more.
     let old = job.port(1).open_joint(&into[..LENGTH]).expect("as before");
     let closed = job.port(1).open_joint(&into[..LENGTH]).expect("as before");
     assert!(job.port(1).close_joint(0, &closed), "the sender has nothing in its hands");
@@ -232,8 +233,8 @@ pub fn a_message_is_copied_by_either_end_or_both<H: Harness>(harness: &H) {
     assert!(into.iter().all(|byte| *byte == 0x44));
 }
 
-/// A region is given out in pieces that do not overlap, exhausted with an error that says so, and
-/// whole again when all of it was given back.
+/// A region is allocated in pieces that do not overlap, reports exhaustion by an error, and is
+/// whole again when everything was freed.
 pub fn regions_are_given_exhausted_and_given_back<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let mut job = Job::open(harness, &setup);
@@ -264,8 +265,8 @@ pub fn regions_are_given_exhausted_and_given_back<H: Harness>(harness: &H) {
     assert!(other.is_ok(), "each rank has a region of its own");
 }
 
-/// Ranks of different nodes do not read each other's memory directly; commands go between them, as
-/// an interface would carry them.
+/// Ranks of different nodes do not read each other's memory directly; commands between them work,
+/// as an interface would carry them.
 pub fn memory_of_another_node_is_not_read<H: Harness>(harness: &H) {
     let setup = Setup { ranks_per_node: 2, ..Setup::private(4) };
     let mut job = Job::open(harness, &setup);

@@ -14,7 +14,7 @@ use crate::{Harness, Job, Setup, TablePort};
 
 const SESSION: QueueMode = QueueMode::Session { offset: 0 };
 
-/// A queue of a rank, as long as can be.
+/// A queue of a rank, as long as possible.
 fn create<H: Harness>(job: &mut Job<'_, H>, rank: u32, mode: QueueMode) -> QueueAddress {
     let (_, slots) = job.port(rank).free_queues();
     job.port(rank).create_queue(mode, slots).expect("a queue is free")
@@ -28,12 +28,12 @@ fn state<H: Harness>(job: &mut Job<'_, H>, of: QueueAddress) -> QueueState {
     job.port(of.rank).queue_state(of).expect("the queue is open")
 }
 
-/// The completions of a queue that have not been asked for yet.
+/// The completions of a queue that were not taken yet.
 fn completions<H: Harness>(job: &mut Job<'_, H>, of: QueueAddress) -> Vec<Completion> {
     std::iter::from_fn(|| job.port(of.rank).completion(of.queue)).collect()
 }
 
-/// A put of all of `from` to `at` in `to`'s region, which tells `to`.
+/// A put of all of `from` to `at` in `to`'s region, which notifies `to`.
 fn data(from: &RegionBuffer, to: QueueAddress, at: u64) -> QueueCommand {
     let (from, length) = (from.offset(), from.len() as u64);
     QueueCommand::Put(QueuePut { from, at, length, to, notify: true, release: 0 })
@@ -47,7 +47,7 @@ fn post<H: Harness>(job: &mut Job<'_, H>, queue: QueueAddress, chain: &[QueueCom
     job.port(queue.rank).post_queue(queue.queue, chain).expect("there is room");
 }
 
-/// TF-01: a slot runs when it is written and released, and never before the ones in front of it.
+/// TF-01: a slot runs when it is written and released, and never before earlier slots.
 pub fn tf_01_a_slot_runs_when_written_and_released_in_order<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let (mine, theirs) = (create(&mut job, 0, SESSION), create(&mut job, 1, SESSION));
@@ -73,8 +73,8 @@ pub fn tf_01_a_slot_runs_when_written_and_released_in_order<H: Harness>(harness:
     assert_eq!(state(&mut job, theirs).arrivals, 3);
 }
 
-/// TF-02: a put with a count advances the queue that it names, and no other, by that count; one
-/// with a count of zero advances nothing.
+/// TF-02: a put with a count advances the queue that it names, and no other, by that count; a count
+/// of zero advances nothing.
 pub fn tf_02_an_arrival_advances_the_addressed_queue<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let (first, second) = (create(&mut job, 0, SESSION), create(&mut job, 0, SESSION));
@@ -100,8 +100,8 @@ fn put_of(command: QueueCommand) -> QueuePut {
     }
 }
 
-/// A combination is a command like the others: it is computed when it is released, by whoever
-/// releases it, and one of what is not the owner's stops the queue.
+/// A combination is a command like the others: it is computed when it is released, by the rank that
+/// releases it. A combination of memory that is not the owner's stops the queue.
 pub fn a_combination_is_computed_by_whoever_releases_it<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let mine = create(&mut job, 0, SESSION);
@@ -126,7 +126,7 @@ pub fn a_combination_is_computed_by_whoever_releases_it<H: Harness>(harness: &H)
     assert_eq!(state(&mut job, mine).fault, Some(fault));
 }
 
-/// TF-03: releases that come before the commands are remembered, and everything runs at once when
+/// TF-03: releases that arrive before the commands are remembered, and each command runs as soon as
 /// it is written.
 pub fn tf_03_scheduling_may_lead_write<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
@@ -150,8 +150,8 @@ pub fn tf_03_scheduling_may_lead_write<H: Harness>(harness: &H) {
     assert_eq!(job.port(1).release_queue(absent, 1), Err(error));
 }
 
-/// TF-04: a normal queue runs what is written, whatever is released; a session queue with an
-/// offset has that many slots released.
+/// TF-04: a normal queue runs written commands, whatever is released; a session queue with an
+/// offset starts with that many slots released.
 pub fn tf_04_the_mode_is_chosen_at_creation<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(1));
     let normal = create(&mut job, 0, QueueMode::Normal);
@@ -184,8 +184,9 @@ pub fn tf_05_a_completion_per_command_and_an_event_per_notified_put<H: Harness>(
     assert_eq!(completions(&mut job, theirs), []);
 }
 
-/// CJ-23: the last completion of a queue says that it is empty, so a rank with work of two kinds
-/// goes on with whichever is done: here the later one, since the earlier waits for its release.
+/// CJ-23: the last completion of a queue shows that it is empty, so a rank with two kinds of work
+/// continues with the one that is done: here the later one, since the earlier waits for its
+/// release.
 pub fn cj_23_the_last_completion_says_which_queue_is_empty<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let (waits, goes) = (create(&mut job, 0, SESSION), create(&mut job, 0, QueueMode::Normal));
@@ -206,8 +207,8 @@ pub fn cj_23_the_last_completion_says_which_queue_is_empty<H: Harness>(harness: 
     assert!(is_empty(&mut job, waits));
 }
 
-/// TF-07: the receiver's READY-TO-RECV from a normal queue lets the sender's data and end of data
-/// go, in whichever order the two sides start (paper 002 Figs. 5 and 6).
+/// TF-07: the receiver's READY-TO-RECV from a normal queue releases the sender's data and end of
+/// data, in whichever order the two sides start (paper 002 Figs. 5 and 6).
 pub fn tf_07_data_follows_ready_to_recv_in_either_order<H: Harness>(harness: &H) {
     for receiver_first in [true, false] {
         let mut job = Job::open(harness, &Setup::private(2));
@@ -269,14 +270,14 @@ pub fn tf_08_the_pointers_move_as_in_the_trace_of_fast<H: Harness>(harness: &H) 
 }
 
 /// TF-16: a round of FAST is a READY-TO-RECV and a put for each neighbour, whatever the length.
-/// Only the bytes are more, so its time is a line: of all lengths of paper 002's Fig. 9.
+/// Only the number of bytes grows, so its time is a line: for all lengths of paper 002's Fig. 9.
 pub fn tf_16_a_round_of_fast_is_the_same_commands_for_any_length<H: Harness>(harness: &H) {
     const LONGEST: usize = 63 * 1024;
     let mut setup = Setup::private(3);
     setup.region_bytes = 8 * LONGEST;
     let mut job = Job::open(harness, &setup);
     let fast = QueueMode::Session { offset: 1 };
-    // Rank 1 is between ranks 0 and 2: the queues and the memory for them.
+    // Rank 1 is between ranks 0 and 2: the queues and the memory for both sides.
     let queues = [(1, 0), (1, 2), (0, 1), (2, 1)].map(|(rank, _)| create(&mut job, rank, fast));
     let peers = [2, 3, 0, 1];
     let mut out = queues.map(|queue| region(&mut job, queue.rank, LONGEST));
@@ -304,8 +305,8 @@ pub fn tf_16_a_round_of_fast_is_the_same_commands_for_any_length<H: Harness>(har
 }
 
 /// TF-17: why MRC takes longer. One queue has all commands, one after the other: the put to itself,
-/// then a put for each neighbour. The second is not begun before the first is done: where that
-/// cannot be, neither is. By FAST they are of two queues, and nothing is between.
+/// then a put for each neighbour. The second put does not begin before the first is done: if that
+/// is invalid, neither runs. With FAST they are in two queues, independent of each other.
 pub fn tf_17_by_mrc_the_second_put_waits_for_the_first_and_by_fast_for_nothing<H: Harness>(
     harness: &H,
 ) {
@@ -349,7 +350,7 @@ pub fn tf_17_by_mrc_the_second_put_waits_for_the_first_and_by_fast_for_nothing<H
     }
 }
 
-/// TF-22: a NOP completes and does nothing else; a put to one's own queue releases it while it
+/// TF-22: a NOP completes and does nothing else; a put to the own queue releases it while it
 /// runs, as the last of several arrivals does in MRC.
 pub fn tf_22_nop_and_a_put_to_ones_own_queue<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
@@ -369,8 +370,8 @@ pub fn tf_22_nop_and_a_put_to_ones_own_queue<H: Harness>(harness: &H) {
     assert!(ended.len() == 4 && ended.iter().all(|completion| completion.outcome.is_ok()));
 }
 
-/// Who releases runs: a third rank's release moves data between two others, which do nothing; the
-/// ranks are of different nodes.
+/// The releasing rank runs the command: a third rank's release moves data between two others, which
+/// do nothing; the ranks are on different nodes.
 pub fn a_third_rank_runs_what_it_releases<H: Harness>(harness: &H) {
     let setup = Setup { ranks_per_node: 1, ..Setup::private(3) };
     let mut job = Job::open(harness, &setup);
@@ -387,7 +388,7 @@ pub fn a_third_rank_runs_what_it_releases<H: Harness>(harness: &H) {
     }
 }
 
-/// Large copies are put off and still done, all of them, whatever else there is to run.
+/// Large copies are postponed and all done in the end, whatever else there is to run.
 pub fn large_copies_are_put_off_and_done<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let queues: Vec<_> = (0..3).map(|rank| create(&mut job, rank, SESSION)).collect();
@@ -410,7 +411,7 @@ pub fn large_copies_are_put_off_and_done<H: Harness>(harness: &H) {
     assert_eq!((arrivals, state(&mut job, normal).executed), (vec![4, 2, 2], 5));
 }
 
-/// A command that cannot be done writes nothing, stops its queue, and is its last completion.
+/// An invalid command writes nothing, stops its queue, and is its last completion.
 pub fn a_bad_command_is_an_error_completion_and_writes_nothing<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let size = setup.region_bytes as u64;
@@ -450,7 +451,7 @@ pub fn a_bad_command_is_an_error_completion_and_writes_nothing<H: Harness>(harne
         assert_eq!(job.port(0).post_queue(queue, &[]), failed);
         assert_eq!(job.port(0).destroy_queue(queue), failed);
         if number % 3 == 2 {
-            // The queues of a job are few, and a failed one is not given back: a new job.
+            // A job has few queues, and a failed one is not freed: use a new job.
             drop(std::mem::replace(&mut target, region_of_new_job(&mut job, harness, &setup)));
             return_events(&mut job, events, new);
         }
@@ -460,7 +461,7 @@ pub fn a_bad_command_is_an_error_completion_and_writes_nothing<H: Harness>(harne
     }
 }
 
-/// Opens the job anew; rank 1's whole region, filled.
+/// Opens the job anew. Returns rank 1's whole region, filled.
 fn region_of_new_job<'h, H: Harness>(
     job: &mut Job<'h, H>,
     harness: &'h H,
@@ -472,7 +473,7 @@ fn region_of_new_job<'h, H: Harness>(
     target
 }
 
-/// Creates and destroys queues of rank 1 until they have the addresses they had.
+/// Creates and destroys queues of rank 1 until they have their previous addresses.
 fn return_events<H: Harness>(job: &mut Job<'_, H>, events: QueueAddress, new: QueueAddress) {
     assert_eq!(create(job, 1, SESSION), events);
     let old = create(job, 1, SESSION);
@@ -480,7 +481,7 @@ fn return_events<H: Harness>(job: &mut Job<'_, H>, events: QueueAddress, new: Qu
     assert_eq!(create(job, 1, SESSION), new);
 }
 
-/// More than a scheduling pointer can count is not released.
+/// A release beyond the range of a scheduling pointer is refused.
 pub fn a_release_beyond_what_can_be_counted_is_an_error<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let (mine, theirs) = (create(&mut job, 0, QueueMode::Normal), create(&mut job, 1, SESSION));
@@ -492,7 +493,7 @@ pub fn a_release_beyond_what_can_be_counted_is_an_error<H: Harness>(harness: &H)
     assert_eq!(state(&mut job, theirs).ahead, MAX_LEAD as i32);
 }
 
-/// TF-19: queues, and the slots of a queue, are limited; what does not fit is an answer.
+/// TF-19: queues, and the slots of a queue, are limited; exceeding a limit is a normal answer.
 pub fn tf_19_queues_and_slots_are_limited<H: Harness>(harness: &H) {
     let setup = Setup::private(2);
     let (queues, limit) = (setup.layout.queues, setup.layout.queue_slots);
@@ -525,7 +526,7 @@ pub fn tf_19_queues_and_slots_are_limited<H: Harness>(harness: &H) {
     assert_eq!(job.port(0).free_queues().0, 1);
 }
 
-/// What is written once can be run again and again, also across the end of the queue.
+/// Commands that were written once can run repeatedly, also across the end of the queue.
 pub fn a_chain_can_be_repeated_without_writing_it<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let mine = job.port(0).create_queue(QueueMode::Normal, 3).expect("a queue is free");
@@ -545,8 +546,8 @@ pub fn a_chain_can_be_repeated_without_writing_it<H: Harness>(harness: &H) {
     assert_eq!(state(&mut job, theirs).arrivals, 12);
 }
 
-/// A queue whose owner is done with it takes the releases that are still to come, says after how
-/// many rounds it was over, and is free when they have come.
+/// A queue whose owner is done with it accepts the remaining releases, reports after how many
+/// rounds it ended, and is free when they have arrived.
 pub fn a_retired_queue_is_free_when_its_last_release_has_come<H: Harness>(harness: &H) {
     let mut setup = Setup::private(2);
     setup.layout.queues = 1;
@@ -564,7 +565,7 @@ pub fn a_retired_queue_is_free_when_its_last_release_has_come<H: Harness>(harnes
     assert_ne!(create(&mut job, 0, SESSION), mine);
 }
 
-/// An owner that misses a rank stops its queue, and whoever looks at it learns who is missing.
+/// An owner that misses a rank stops its queue, and every reader of the queue learns which one.
 pub fn a_queue_that_is_abandoned_says_who_is_missing<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let mine = create(&mut job, 0, SESSION);
@@ -584,9 +585,9 @@ pub fn a_queue_that_is_abandoned_says_who_is_missing<H: Harness>(harness: &H) {
     assert_eq!(state(&mut job, mine).arrivals, 0);
 }
 
-/// Ranks in threads of their own, each exchanging with both neighbours in every round, start when
-/// they like: every round's data arrives whole, is not overwritten early, and nobody waits for
-/// ever (TF-08, TF-11).
+/// Ranks in threads of their own, each exchanging with both neighbours in every round, start at any
+/// time: every round's data arrives whole, is not overwritten early, and no rank waits for ever
+/// (TF-08, TF-11).
 pub fn tf_11_threads_exchange_with_their_neighbours<H: Harness>(harness: &H) {
     const RANKS: u32 = 3;
     const ROUNDS: u64 = 150;
@@ -595,7 +596,7 @@ pub fn tf_11_threads_exchange_with_their_neighbours<H: Harness>(harness: &H) {
     setup.layout.queue_slots = 4;
     let mut job = Job::open(harness, &setup);
     let fast = QueueMode::Session { offset: 1 };
-    // Queue 0 is for the rank below, queue 1 for the one above; buffers are where they are at
+    // Queue 0 is for the rank below, queue 1 for the one above; buffers are at the same place at
     // every rank.
     let made: Vec<_> = (0..RANKS)
         .map(|rank| {
@@ -617,7 +618,7 @@ pub fn tf_11_threads_exchange_with_their_neighbours<H: Harness>(harness: &H) {
                 for round in 0..ROUNDS {
                     for side in 0..2 {
                         buffers[side].copy_from_slice(&content(rank, side, round, LENGTH));
-                        // What I send downward comes to them from above.
+                        // Data that this rank sends downward arrives at the receiver from above.
                         let to = queues[peers[side]][1 - side];
                         let send = data(&buffers[side], to, places[2 + 1 - side]);
                         let chain = [ready(to, 2), send];
@@ -635,12 +636,12 @@ pub fn tf_11_threads_exchange_with_their_neighbours<H: Harness>(harness: &H) {
     assert!(!failed.load(Ordering::Relaxed));
 }
 
-/// What a rank sends to one side in a round.
+/// The data that a rank sends to one side in a round.
 fn content(rank: usize, side: usize, round: u64, length: usize) -> Vec<u8> {
     pattern(round * 8 + rank as u64 * 2 + side as u64, length)
 }
 
-/// Waits until a queue of two commands a round has run them and has had its arrival.
+/// Waits until a queue of two commands per round has run them and its arrival was counted.
 fn await_round(port: &mut impl QueuePort, queue: QueueAddress, round: u64, failed: &AtomicBool) {
     loop {
         let now = port.queue_state(queue).expect("it is open");

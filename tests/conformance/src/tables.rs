@@ -1,4 +1,4 @@
-//! The tables: heads, routes and what the receiver can see of them (IP-12 to IP-14, IP-25).
+//! The tables: heads, routes and their visibility to the receiver (IP-12 to IP-14, IP-25).
 
 use hikyaku_nic::fabric::{
     Command, CopyPort, Event, FullPolicy, Landing, MemoryPort, Notification, Port, PostError, Rank,
@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
-/// Sends one message that needs a ring; answers in which it has landed.
+/// Sends one message that needs a ring. Returns the ring in which it landed.
 fn ring_used<H: Harness>(job: &mut Job<'_, H>, from: Rank, route: Route) -> RingId {
     let payload = pattern(u64::from(from), 200);
     job.send(from, &Command { route, ..Command::send(0, 0, 0, &payload) });
@@ -28,7 +28,7 @@ fn head<H: Harness>(job: &mut Job<'_, H>, ring: RingId) -> u64 {
     ring_state(job, ring).head
 }
 
-/// IP-12: the host advances the head by releasing what it has read.
+/// IP-12: the host advances the head by releasing bytes that it has read.
 pub fn ip_12_release_advances_the_head<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     let payload = pattern(12, 256);
@@ -60,7 +60,7 @@ pub fn ip_12_read_out_advances_the_head<H: Harness>(harness: &H) {
         let Landing::Ring(slice) = landed.data else { panic!("it needs a ring") };
         let ring = slice.ring();
         let mut into = [0; 300];
-        // A short buffer takes a part; the rest is given back unread.
+        // A short buffer takes a part; the rest is released unread.
         let wanted = if round % 2 == 0 { 300 } else { 10 };
         assert_eq!(job.port(0).read_out(slice, &mut into[..wanted]), wanted);
         assert_eq!(into[..wanted], payload[..wanted]);
@@ -109,7 +109,7 @@ pub fn ip_13_the_tables_can_be_read<H: Harness>(harness: &H) {
     }
 }
 
-/// IP-13: a changed entry re-routes later messages; those that have landed stay where they are.
+/// IP-13: a changed entry redirects later messages; landed messages stay in place.
 pub fn ip_13_a_changed_entry_re_routes_later_messages<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::shared(5, 3));
     assert_eq!(ring_used(&mut job, 1, Route::Table), 1);
@@ -146,8 +146,8 @@ pub fn ip_13_impossible_entries_are_refused<H: Harness>(harness: &H) {
     assert_eq!(ring_used(&mut job, 1, Route::Table), 2);
 }
 
-/// IP-13: a private ring goes from one source to the next, with what the first has left in it, and
-/// everything comes in the order of arrival.
+/// IP-13: a private ring passes from one source to the next, with the first one's messages in it,
+/// and everything arrives in the order of arrival.
 pub fn ip_13_a_private_ring_goes_from_source_to_source<H: Harness>(harness: &H) {
     let mut setup = Setup::shared(4, 2);
     setup.layout.first_rings = 1;
@@ -163,7 +163,7 @@ pub fn ip_13_a_private_ring_goes_from_source_to_source<H: Harness>(harness: &H) 
         let taken = TableError::Private { ring: 1, owner: source };
         assert_eq!(job.port(0).route(other, Some(1)), Err(taken));
         assert_eq!(job.port(0).route(source, Some(0)), Ok(()));
-        // Of the round before this one: two are always left in the ring.
+        // Messages of the previous round: two are always left in the ring.
         for number in (0..2).filter(|_| round > 0) {
             let landed = job.landed(0).expect("the message has landed");
             let Landing::Ring(slice) = &landed.data else { panic!("it needs a ring") };
@@ -180,7 +180,7 @@ pub fn ip_13_a_private_ring_goes_from_source_to_source<H: Harness>(harness: &H) 
     });
 }
 
-/// IP-11: what a full ring does is said for each ring, at any time.
+/// IP-11: the policy of a full ring is set for each ring, at any time.
 pub fn ip_11_each_ring_has_its_own_rule<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let missing = TableError::NoSuchRing { ring: 3, rings: 3 };
@@ -201,7 +201,7 @@ pub fn ip_14_the_sender_may_name_the_ring<H: Harness>(harness: &H) {
     assert_eq!(ring_used(&mut job, 1, Route::Table), 1, "the table is as it was");
 }
 
-/// IP-25: a source that has no ring is told so, and is served by put.
+/// IP-25: a source without a ring gets an error, and is served by put.
 pub fn ip_25_an_unmapped_source_is_served_by_put<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(3));
     let buffer = job.port(0).allocate(200).expect("the region has room");

@@ -1,4 +1,4 @@
-//! The rules under contention: a thread a rank, bounded counts, no clock.
+//! The rules under contention: a thread per rank, bounded counts, no clock.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -13,10 +13,10 @@ use hikyaku_nic::time::Time;
 use crate::job::{Assembly, part, pattern, read_out};
 use crate::{Harness, Received, Setup};
 
-/// Waits in a row without an event after which the job is stuck.
+/// Consecutive waits without an event after which the job counts as stuck.
 const PATIENCE: u64 = 20_000_000;
 
-/// How far the threads of a job are.
+/// The progress of the threads of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Floor {
     /// Ranks that have done their part.
@@ -54,7 +54,7 @@ impl<'f, P: Port> Worker<'f, P> {
         Worker { port, alarm, assembly, messages, notified, failures, idle: 0 }
     }
 
-    /// Takes one event, or waits a little.
+    /// Handles one event, or waits a little.
     pub(crate) fn step(&mut self) {
         let Some(event) = self.port.poll() else {
             self.idle += 1;
@@ -77,7 +77,7 @@ impl<'f, P: Port> Worker<'f, P> {
         }
     }
 
-    /// Sends a message whole, taking what comes meanwhile.
+    /// Sends a whole message, handling arrivals meanwhile.
     pub(crate) fn send(&mut self, command: &Command<'_>) {
         let sent = self.try_send(command);
         sent.expect("the command can be done");
@@ -110,7 +110,7 @@ impl<'f, P: Port> Worker<'f, P> {
         }
     }
 
-    /// Has done its part; keeps its port going until `ranks` have.
+    /// Reports this rank as done; keeps its port running until `ranks` are done.
     fn finish(&mut self, ranks: u64) {
         self.alarm.0.done.fetch_add(1, Ordering::AcqRel);
         while self.alarm.0.done.load(Ordering::Acquire) < ranks {
@@ -151,7 +151,7 @@ fn many_to_one<H: Harness>(harness: &H, setup: &Setup, count: u64, longest: u64)
     many_to_one_beside(harness, setup, (count, longest), |_, _| {});
 }
 
-/// The same. Rank 0 does something else before each of its receives.
+/// The same. Rank 0 runs an action before each of its receives.
 fn many_to_one_beside<H: Harness>(
     harness: &H,
     setup: &Setup,
@@ -214,7 +214,7 @@ pub fn ip_05_a_record_is_visible_only_after_its_payload<H: Harness>(harness: &H)
     });
 }
 
-/// IP-09: under contention for the status ring every source's messages come in order.
+/// IP-09: under contention for the status ring every source's messages arrive in order.
 pub fn ip_09_each_source_arrives_in_order_under_contention<H: Harness>(harness: &H) {
     many_to_one(harness, &Setup::private(4), 5000, 48);
 }
@@ -227,8 +227,8 @@ pub fn ip_10_threads_stall_and_resume<H: Harness>(harness: &H) {
     }
 }
 
-/// IP-13: private rings go from one source to another while all of them send, and nothing is lost,
-/// overtaken or overwritten.
+/// IP-13: private rings pass from one source to another while all of them send, and nothing is
+/// lost, overtaken or overwritten.
 pub fn ip_13_private_rings_change_hands_under_contention<H: Harness>(harness: &H) {
     let mut setup = Setup::shared(4, 3);
     (setup.layout.first_rings, setup.layout.status_rings) = (1, 4);
@@ -251,8 +251,8 @@ pub fn ip_13_private_rings_change_hands_under_contention<H: Harness>(harness: &H
     assert!(moves.load(Ordering::Relaxed) > 1500, "{moves:?} of 4500 moves");
 }
 
-/// Rounds in which all, one or two contribute, small and large, with a barrier now and then: what
-/// is read is what was written, and nobody leaves a barrier before all have come.
+/// Rounds in which all, one or two contribute, small and large, sometimes with a barrier: readers
+/// get what was written, and no rank leaves a barrier before all have arrived.
 pub fn rounds_and_barriers_of_all<H: Harness>(harness: &H) {
     const ROUNDS: u64 = 1200;
     let came = AtomicU64::new(0);
@@ -306,7 +306,7 @@ pub fn ip_11_threads_are_refused_and_send_again<H: Harness>(harness: &H) {
     }
 }
 
-/// Everyone sends to everyone, itself included, through shared rings.
+/// Every rank sends to every rank, itself included, through shared rings.
 pub fn everyone_sends_to_everyone<H: Harness>(harness: &H) {
     const COUNT: u64 = 300;
     let ranks = 4;
@@ -328,7 +328,7 @@ pub fn everyone_sends_to_everyone<H: Harness>(harness: &H) {
     });
 }
 
-/// A sender with credit for few messages is never further ahead than that.
+/// A sender with credit for few messages is never further ahead.
 pub fn credits_bound_a_fast_sender<H: Harness>(harness: &H) {
     const COUNT: u64 = 2000;
     let mut setup = Setup::private(2);
@@ -351,8 +351,8 @@ pub fn credits_bound_a_fast_sender<H: Harness>(harness: &H) {
     });
 }
 
-/// When a sender dies in the middle of its traffic, what it sent is a prefix, its death is told
-/// once, and the survivors' messages all arrive.
+/// When a sender dies in the middle of its traffic, a prefix of its messages has arrived, its death
+/// is reported once, and the survivors' messages all arrive.
 pub fn survivors_go_on_when_a_sender_dies<H: Harness>(harness: &H) {
     const COUNT: u64 = 1500;
     let setup = Setup::shared(3, 1);

@@ -5,14 +5,14 @@ use hikyaku_nic::fabric::{Command, Granularity, INLINE_BYTES, Landing, Port, Pos
 use crate::job::pattern;
 use crate::{Harness, Job, Setup};
 
-/// A setup whose ring is eight cache lines, so that every offset is soon reached.
+/// A setup whose ring has eight cache lines, so that every offset is soon reached.
 fn small() -> Setup {
     let mut setup = Setup::private(2);
     setup.layout.ring_bytes = 512;
     setup
 }
 
-/// Moves an empty ring's pointers on by `lines` cache lines.
+/// Advances an empty ring's pointers by `lines` cache lines.
 fn advance<H: Harness>(job: &mut Job<'_, H>, lines: usize) {
     for _ in 0..lines {
         job.send(1, &Command::send(0, 0, 0, &[0; 64]));
@@ -38,7 +38,7 @@ pub fn ip_22_a_payload_wraps_at_every_offset<H: Harness>(harness: &H) {
 }
 
 /// IP-22: a message of exactly the ring's size, or several that add up to it, fill it from every
-/// offset; one byte more does not fit; after release it is empty again and not full.
+/// offset; one more byte does not fit; after release it counts as empty and not as full.
 pub fn ip_22_an_exact_fit_fills_the_ring_from_every_offset<H: Harness>(harness: &H) {
     for offset in 0..8 {
         for first in [64, 128, 448, 512] {
@@ -70,11 +70,11 @@ pub fn ip_22_an_exact_fit_fills_the_ring_from_every_offset<H: Harness>(harness: 
     }
 }
 
-/// Sizes 0 to 48 ride in the record, 49 goes through the ring; all are byte for byte the same.
+/// Sizes 0 to 48 are stored in the record, 49 in the ring; all arrive unchanged.
 pub fn cj_13_inline_sizes_and_their_neighbours_are_byte_exact<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));
     for length in 0..=INLINE_BYTES + 20 {
-        // Not zero at the end: what is missing would not show.
+        // Not zero at the end, where missing bytes would not show.
         let payload: Vec<u8> = pattern(length as u64, length).iter().map(|b| b | 1).collect();
         for granularity in [Granularity::PerPacket, Granularity::PerMessage] {
             let header = u64::MAX - length as u64;

@@ -1,9 +1,10 @@
-//! A bad cable: two network devices of which each receives what the other sends, but for frames
-//! that are lost, come twice, have a bit changed or come late. For kernels without `netem`.
+//! A faulty cable: two network devices, each of which receives the other's frames, except that some
+//! are lost, doubled, changed by a bit or late. For kernels without `netem`.
 //!
-//! `cable NAME NAME SEED` makes the devices in its network, says `ready`, and carries frames until
-//! its standard input ends. Then it says how many it has carried, and what happened to how many.
-//! What happens to the n-th frame in a direction follows from the seed; when it comes does not.
+//! `cable NAME NAME SEED` makes the devices in its network, prints `ready`, and carries frames
+//! until its standard input ends. Then it prints how many frames it carried, and how many had each
+//! fault. The fault of the n-th frame in a direction follows from the seed; the time of its arrival
+//! does not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,13 +20,13 @@ use hikyaku_jobs::Random;
 use hikyaku_jobs::pattern::key;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long a frame is under way.
+/// Transmission time of a frame.
 const LATENCY: Duration = Duration::from_micros(500);
 
-/// The same of one that is late: those sent meanwhile overtake it.
+/// Transmission time of a late frame: later frames overtake it.
 const LATE: Duration = Duration::from_millis(4);
 
-/// What may happen to a frame.
+/// A fault of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Lost,
@@ -34,14 +35,14 @@ enum Fault {
     Late,
 }
 
-/// To how many of a thousand each happens.
+/// How many frames in a thousand have each fault.
 const FAULTS: [(Fault, usize); 4] =
     [(Fault::Lost, 20), (Fault::Twice, 10), (Fault::Changed, 10), (Fault::Late, 20)];
 
-/// Frames under way in a direction, at most; others are lost as well, as in a full switch.
+/// The most frames in transmission in a direction; others are lost as well, as in a full switch.
 const MOST_UNDER_WAY: usize = 4096;
 
-/// Bytes of an Ethernet header, and where in it the protocol is.
+/// Bytes of an Ethernet header, and the offset of its protocol.
 const HEADER: usize = 14;
 const PROTOCOL: usize = 12;
 const IPV4: [u8; 2] = [8, 0];
@@ -49,7 +50,7 @@ const IPV4: [u8; 2] = [8, 0];
 /// The longest frame: these devices carry 1,500 bytes behind the header.
 const MOST_BYTES: usize = 2048;
 
-/// How many frames came, and to how many each fault happened.
+/// How many frames arrived, and how many had each fault.
 static CARRIED: AtomicU64 = AtomicU64::new(0);
 static HAPPENED: [AtomicU64; FAULTS.len()] = [const { AtomicU64::new(0) }; FAULTS.len()];
 
@@ -73,13 +74,13 @@ fn main() {
     println!("{} frames: {}", count(&CARRIED), faults.join(", "));
 }
 
-/// Makes a network device of a name, which exists as long as this file is open.
+/// Makes a network device with this name, which exists as long as this file is open.
 fn device(name: &str) -> File {
     let file = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
     let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
     let kind = libc::__c_anonymous_ifr_ifru { ifru_flags: flags };
     let mut request = libc::ifreq { ifr_name: [0; libc::IFNAMSIZ], ifr_ifru: kind };
-    // The last place stays zero.
+    // The last byte stays zero.
     let places = &mut request.ifr_name[..libc::IFNAMSIZ - 1];
     places.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte as libc::c_char);
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which this is, for the time of the call.
@@ -93,9 +94,9 @@ struct Lane {
     from: File,
     to: File,
     seed: u64,
-    /// How many have come.
+    /// The number of arrived frames.
     frames: u64,
-    /// Frames by when they arrive, and by what number.
+    /// Frames in transmission, by time of arrival and number.
     under_way: BTreeMap<(Instant, u64), Vec<u8>>,
 }
 
@@ -112,7 +113,7 @@ impl Lane {
         }
     }
 
-    /// Waits until a frame comes or one is due: whether one has come.
+    /// Waits until a frame arrives or one is due. Returns whether one has arrived.
     fn has_come(&self) -> bool {
         let due = self.under_way.first_key_value().map(|((at, _), _)| *at);
         let left = due.map(|at| at.saturating_duration_since(Instant::now()));
@@ -121,7 +122,7 @@ impl Lane {
         poll(&mut polled, left.as_ref()).unwrap() > 0
     }
 
-    /// Takes a frame, which meets its fate.
+    /// Takes a frame and applies its fault.
     fn take(&mut self, frame: &mut [u8]) {
         self.frames += 1;
         CARRIED.fetch_add(1, Ordering::Relaxed);
@@ -145,13 +146,13 @@ impl Lane {
         }
     }
 
-    /// Hands over what is due.
+    /// Delivers the frames that are due.
     fn deliver(&mut self) {
         let now = Instant::now();
         while let Some(next) = self.under_way.first_entry()
             && next.key().0 <= now
         {
-            // A device that is not up yet takes nothing.
+            // A device that is not up yet takes no frame.
             let _ = self.to.write(&next.remove());
         }
     }
@@ -168,8 +169,8 @@ fn drawn(random: &mut Random) -> Option<Fault> {
     None
 }
 
-/// Flips a bit behind the Ethernet header, if the frame has a sum there by which that is seen: a
-/// wrong answer of ARP would hold for a minute.
+/// Flips a bit behind the Ethernet header, if a checksum there would detect it: a wrong answer of
+/// ARP would be kept for a minute.
 fn change(frame: &mut [u8], random: &mut Random) -> bool {
     let has_sum = frame.len() > HEADER && frame[PROTOCOL..HEADER] == IPV4;
     if has_sum {

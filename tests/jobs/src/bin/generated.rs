@@ -1,12 +1,12 @@
 //! A rank of a random program: `generated SEED [WORDS]`.
 //!
-//! - `--virtual NODES`: the program is one for virtual time, on a machine of so many nodes.
-//! - `--keep 3,4`: only these steps. `--without kind,kind`: none of these kinds.
+//! - `--virtual NODES`: a program for virtual time, on a machine of this many nodes.
+//! - `--keep 3,4`: only these steps. `--without kind,kind`: no steps of these kinds.
 //! - `--show`: prints the program and does not run it.
-//! - `--tell SECONDS`: a rank that is in one step for so long says in which.
+//! - `--tell SECONDS`: a rank that is in one step for this long prints which.
 //!
 //! A wrong value ends the rank with code 101, an error with code 1. In a program that loses a rank,
-//! errors are right, and a rank that meets one ends with code 0.
+//! errors are expected, and a rank that gets one ends with code 0.
 
 #![allow(clippy::unwrap_used)]
 
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let program = program(&words);
     if words.iter().any(|word| word == "--show") {
-        // Whoever has read enough may go.
+        // The reader may close the pipe early.
         return ExitCode::from(u8::from(show(&program).is_err()));
     }
     let world = World::init().unwrap();

@@ -1,4 +1,4 @@
-//! A rank whose global allocator is the shared heap: where vectors are, and messages of them.
+//! A rank whose global allocator is the shared heap: the places of vectors, and messages of them.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use hikyaku::{SharedHeap, World};
 #[global_allocator]
 static HEAP: SharedHeap = SharedHeap;
 
-/// Whether these bytes are in the job's memory, by what the system says of their address.
+/// Whether these bytes are in the job's memory, by the system's map of the process.
 fn is_shared(bytes: &[u8]) -> bool {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let holds = |line: &&str| {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (rank, other) = (world.rank() as u8, 1 - world.rank());
     let (short, long) = (vec![7u8; 100], vec![0u8; 64 << 10]);
     assert!(!is_shared(&short) && is_shared(&long));
-    // A vector that grows into it keeps what it has, and so does one that shrinks out of it.
+    // A vector that grows into the heap keeps its elements, and so does one that shrinks out of it.
     let mut out: Vec<u8> = Vec::new();
     for length in 0..300_000 {
         out.push((length % 251) as u8 + rank);
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(before);
     world.barrier()?;
     drop(world);
-    // What is left outlives the rank.
+    // Remaining vectors outlive the rank.
     assert!(right(&into, other as u8));
     Ok(())
 }

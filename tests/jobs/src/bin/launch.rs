@@ -1,12 +1,12 @@
-//! A launcher: what `hikyaku run` does, with the numbers in fixed places.
+//! A launcher: the same as `hikyaku run`, with the numbers in fixed places.
 //!
 //! `launch RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; no nodes if RANKS_PER_NODE is 0.
 //! HIKYAKU_JOBS_FULL=refuse: full rings refuse. HIKYAKU_JOBS_RINGS: landing rings to start in.
 //! HIKYAKU_JOBS_KEEP_RINGS: senders stay there.
 //! HIKYAKU_JOBS_GRACE: seconds that the others have after one has failed. HIKYAKU_JOBS_HOSTS: the
 //! hosts, as for `hikyaku run`; HIKYAKU_JOBS_AGENT: the program that reaches them;
-//! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that one may be silent; HIKYAKU_JOBS_NETWORK: over which
-//! network daemons connect. `launch daemon` is a host's part.
+//! HIKYAKU_JOBS_HOST_TIMEOUT: seconds that a host may be silent; HIKYAKU_JOBS_NETWORK: the network
+//! over which daemons connect. `launch daemon` is the daemon of a host.
 //! The tests of whole jobs are about ranks and messages; the command line has tests of its own.
 
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use std::time::Duration;
 use hikyaku_launch::hosts::{HostEntry, assign, daemon};
 use hikyaku_launch::{Launch, OnHosts};
 
-/// Where the ranks run, if the environment says so.
+/// The hosts of the ranks, if the environment names some.
 fn hosts(ranks: u32) -> Option<OnHosts> {
     let variable = |name: &str| std::env::var(name).ok();
     let hosts = HostEntry::list(&variable("HIKYAKU_JOBS_HOSTS")?).unwrap();

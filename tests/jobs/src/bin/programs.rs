@@ -1,9 +1,9 @@
-//! Runs many random programs: `programs [WORDS]`, with `launch`, `simulate` and `generated` beside
-//! it.
+//! Runs many random programs: `programs [WORDS]`, with `launch`, `simulate` and `generated` in the
+//! same folder.
 //!
-//! - `--first SEED`, `--count N`: which; from a fresh seed and 100 otherwise.
+//! - `--first SEED`, `--count N`: the seeds; by default from a new seed on, and 100.
 //! - `--machine FILE`: in virtual time on this machine.
-//! - `--faults`: the ranks' ports meet faults.
+//! - `--faults`: faults are injected at the ranks' ports.
 //! - `--without kind,kind`: without steps of these kinds.
 //! - `--timeout SECONDS`, `--at-once N`, `--shrinking RUNS`.
 

@@ -1,6 +1,6 @@
-//! What programs on several hosts do, each checked against what it must come to.
+//! Programs on several hosts, each checked against its expected result.
 //!
-//! With 0 rounds they go on until something fails.
+//! With 0 rounds they continue until something fails.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use hikyaku::{ANY_SOURCE, Error, Op, World};
 use hikyaku_jobs::net::now;
 
-/// Runs `program` for so many rounds.
+/// Runs `program` for this many rounds.
 pub(crate) fn run(world: &World, program: &str, rounds: u64) -> Result<(), Error> {
     let mut round = 0;
     while rounds == 0 || round < rounds {
@@ -28,13 +28,13 @@ pub(crate) fn run(world: &World, program: &str, rounds: u64) -> Result<(), Error
     Ok(())
 }
 
-/// Cells of a rank's part. Every tenth round has edges that are long messages.
+/// Cells of a rank's part. The edges of every tenth round are long messages.
 fn cells(round: u64) -> (usize, usize) {
     if round % 10 == 9 { (30_000, 20_000) } else { (64, 1) }
 }
 
-/// A field on a circle, in parts: each cell becomes a sum of those `edge` beside it. Compared with
-/// the whole, computed by each.
+/// A field on a circle, in parts: each cell becomes a sum of the cells `edge` beside it. Compared
+/// with the whole, which each rank computes.
 fn halo(world: &World, round: u64) -> Result<(), Error> {
     let (length, edge) = cells(round);
     let (rank, size) = (world.rank() as usize, world.size() as usize);
@@ -54,7 +54,7 @@ fn halo(world: &World, round: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The next field, of one that has `edge` cells more at each end.
+/// The next field, from one that has `edge` cells more at each end.
 fn step(field: &[u64], edge: usize) -> Vec<u64> {
     let sum = |at: usize| {
         field[at - edge].wrapping_add(field[at].wrapping_mul(3)).wrapping_add(field[at + edge])
@@ -62,14 +62,14 @@ fn step(field: &[u64], edge: usize) -> Vec<u64> {
     (edge..field.len() - edge).map(sum).collect()
 }
 
-/// Rank 0 hands out numbers to whoever has time, and gets their squares.
+/// Rank 0 hands out numbers to idle ranks, and gets their squares.
 fn queue(world: &World) -> Result<(), Error> {
     if world.rank() == 0 {
         hand_out(world)?;
     } else {
         work(world)?;
     }
-    // Nobody asks for work of the next round before this one is over.
+    // No rank asks for work of the next round before this one is over.
     world.barrier()
 }
 
@@ -111,11 +111,11 @@ fn sums(world: &World, round: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// How much later each rank comes than the one before.
+/// The delay of each rank after the one before.
 const LATER: Duration = Duration::from_millis(5);
 
-/// Ranks come one after another to a barrier, behind which each times a broadcast by its own clock,
-/// which may have nothing to do with the others'. All this is since the last one came.
+/// Ranks arrive one after another at a barrier, after which each times a broadcast by its own
+/// clock, unrelated to the others'. All this happens after the last one has arrived.
 fn clocks(world: &World) -> Result<(), Error> {
     let begun = Instant::now();
     while begun.elapsed() < LATER * world.rank() {
@@ -134,8 +134,8 @@ fn clocks(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// All goes on until there is a file, and is right for a while afterwards. Then each rank waits for
-/// what never comes.
+/// All programs run until a file exists, and continue correctly for a while. Then each rank waits
+/// for something that never arrives.
 pub(crate) fn until_told(world: &World, file: &str) -> Result<(), Error> {
     let (mut round, mut told) = (0, [0u8]);
     while told == [0] {
@@ -158,7 +158,7 @@ pub(crate) fn until_told(world: &World, file: &str) -> Result<(), Error> {
     world.recv(&mut [0u8], (world.rank() + 1) % world.size(), 9).map(drop)
 }
 
-/// Every rank waits for `victim`, which waits for its neighbour; says what it was told and when.
+/// Every rank waits for `victim`, which waits for its neighbour; prints the error and its time.
 pub(crate) fn wait_for(world: &World, victim: u32) -> Result<(), Error> {
     world.barrier()?;
     println!("waits {}", world.rank());

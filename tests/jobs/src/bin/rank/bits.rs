@@ -1,9 +1,8 @@
-//! One collective operation in every form that Rust has, and a digest of what came of it.
+//! One collective operation in every form of the Rust API, and a digest of the result.
 //!
-//! Which operations, lengths and forms is said by the words, which come from the table
-//! `tests/jobs/bits.txt`. The same program is there in C and in Python. What a rank gives follows
-//! from its number alone, and digests are added up over the ranks, so any two programs can be
-//! compared.
+//! The words name operations, lengths and forms; they come from the table `tests/jobs/bits.txt`.
+//! The same program exists in C and in Python. A rank's contribution follows from its number alone,
+//! and digests are added up over the ranks, so any two programs can be compared.
 
 use hikyaku::topology::Reorder;
 use hikyaku::{Error, Layout, Op, Persistent, World};
@@ -19,7 +18,7 @@ enum Form {
     Persistent,
 }
 
-/// The forms by the names that the table gives them.
+/// The forms by their names in the table.
 const FORMS: [(&str, Form); 4] = [
     ("blocking", Form::Blocking),
     ("started", Form::Started),
@@ -27,14 +26,14 @@ const FORMS: [(&str, Form); 4] = [
     (LATE, Form::Persistent),
 ];
 
-/// Persistent operations that start when others have all channels of lines.
+/// Persistent operations that start when others have all channels of shared lines.
 const LATE: &str = "late";
 
-/// More operations than there are channels of lines for, even if a channel is passed over now and
-/// then because a rank is late in giving it back.
+/// More operations than there are channels of shared lines, even if a channel is sometimes passed
+/// over because a rank is late in freeing it.
 const HOLDERS: u32 = 2 * GroupLayout::DEFAULT.channels;
 
-/// Calls an operation with so many elements a rank; gives what this rank has of the result.
+/// Calls an operation with this many elements per rank; returns this rank's part of the result.
 type Call = fn(&World, Form, usize) -> Result<Vec<f64>, Error>;
 
 const OPERATIONS: [(&str, Call); 25] = [
@@ -96,7 +95,7 @@ fn named<T: Copy>(table: &[(&str, T)], name: &str) -> T {
     table.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no {name}")).1
 }
 
-/// What a persistent operation gives: twice the same, whether it is waited for or tested.
+/// The result of a persistent operation: the same twice, whether it is waited for or tested.
 fn twice<B: Clone + PartialEq>(mut operation: Persistent<B>) -> Result<B, Error> {
     let given = operation.buffers()?.clone();
     operation.start()?;
@@ -110,27 +109,27 @@ fn twice<B: Clone + PartialEq>(mut operation: Persistent<B>) -> Result<B, Error>
     Ok(first)
 }
 
-/// What this rank gives, so many elements.
+/// This rank's contribution of `length` elements.
 fn mine(world: &World, length: usize) -> Vec<f64> {
     values(world.rank(), length)
 }
 
-/// The same with so many for each rank.
+/// The same with `length` elements for each rank.
 fn for_each(world: &World, length: usize) -> Vec<f64> {
     mine(world, world.size() as usize * length)
 }
 
-/// Lengths of the ranks' parts where they differ: each is longer by one than the one before it.
+/// Different lengths of the ranks' parts: each is longer by one than the one before it.
 fn rising(world: &World, length: usize) -> Vec<usize> {
     (length..length + world.size() as usize).collect()
 }
 
-/// Lengths of what a rank has for each other: as much as that has for it.
+/// Lengths of a rank's parts for the other ranks: equal to the lengths of their parts for it.
 fn mutual(world: &World, length: usize) -> Vec<usize> {
     rising(world, length + world.rank() as usize)
 }
 
-/// What this rank gives, in parts of these lengths.
+/// This rank's contribution, in parts of these lengths.
 fn parts(world: &World, lengths: &[usize]) -> Vec<Vec<f64>> {
     let mut rest = mine(world, lengths.iter().sum()).into_iter();
     lengths.iter().map(|length| rest.by_ref().take(*length).collect()).collect()
@@ -148,7 +147,7 @@ fn slices_mut(parts: &mut [Vec<f64>]) -> Vec<&mut [f64]> {
     parts.iter_mut().map(Vec::as_mut_slice).collect()
 }
 
-/// Parts one after the other, of which every so many places have one element.
+/// Parts one after the other, with an element at every `stride`-th place.
 fn spread(lengths: &[usize], stride: usize) -> Vec<Layout> {
     let mut start = 0;
     let part = |length: &usize| {
@@ -158,12 +157,12 @@ fn spread(lengths: &[usize], stride: usize) -> Vec<Layout> {
     lengths.iter().map(part).collect()
 }
 
-/// The last rank: a tree that begins anywhere else than at rank 0 adds in another order.
+/// The root is the last rank: a tree that begins elsewhere than at rank 0 adds in another order.
 fn root(world: &World) -> u32 {
     world.size() - 1
 }
 
-/// What counts where only the root has a result.
+/// The result that counts if only the root has one.
 fn at_root(world: &World, result: Vec<f64>) -> Vec<f64> {
     if world.rank() == root(world) { result } else { Vec::new() }
 }
@@ -407,7 +406,7 @@ fn alltoallw_in_place(world: &World, form: Form, length: usize) -> Result<Vec<f6
     Ok(data)
 }
 
-/// What neighbours exchange.
+/// The exchanges between neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Edges {
     Allgather,
@@ -418,10 +417,10 @@ enum Edges {
     Alltoallw,
 }
 
-/// Blocking calls of neighbours: short blocks go by letter from the fifth on.
+/// Blocking calls of neighbours: short blocks use letters from the fifth call on.
 const CALLS: usize = 6;
 
-/// Both neighbours of a ring exchange. Persistent exchanges have layouts, whatever they do.
+/// Both neighbours of a ring exchange. Persistent exchanges use layouts for all operations.
 fn edges(world: &World, form: Form, edges: Edges, length: usize) -> Result<Vec<f64>, Error> {
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?;
     let ring = ring.expect("every rank is in it");

@@ -1,11 +1,11 @@
-//! Buffers that peers reach by one copy.
+//! Buffers that peers access with one copy.
 
 use hikyaku::{Error, World};
 use hikyaku_jobs::pattern::{check, fill, key};
 
 use super::{is_first, partner};
 
-/// From and into shared buffers and parts of them, of every protocol.
+/// From and into shared buffers and parts of them, with every protocol.
 pub(super) fn shared(world: &World, seed: u64) -> Result<(), Error> {
     let buffer = world.alloc::<f64>(1000)?;
     assert!(buffer.iter().all(|number| *number == 0.0));
@@ -32,7 +32,7 @@ pub(super) fn shared(world: &World, seed: u64) -> Result<(), Error> {
             assert!(start == 0 || buffer[start - 1] == before, "written before the slice");
         }
     }
-    // The memory that goes is the memory that comes: a job may allocate as often as it likes.
+    // Freed memory is reused: a job may allocate as often as it likes.
     drop(buffer);
     for _ in 0..40 {
         world.alloc::<u8>(1_500_000)?[1_499_999] = 1;

@@ -1,10 +1,10 @@
-//! Barrier, broadcast, allreduce and gather against what they are defined to give.
+//! Barrier, broadcast, allreduce and gather against their definitions.
 
 use hikyaku::{CollError, Error, Op, Operation, World};
 use hikyaku_jobs::Random;
 use hikyaku_jobs::pattern::{check, key, message};
 
-/// Nobody leaves a barrier before everybody has come: the ranks of a host have one clock.
+/// No rank leaves a barrier before all have arrived: the ranks of a host have one clock.
 pub(super) fn barrier(world: &World, _: u64) -> Result<(), Error> {
     for _ in 0..20 {
         let came = world.now().picoseconds();
@@ -31,8 +31,8 @@ pub(super) fn broadcast(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Integers exactly; floating point with the same bits everywhere and every time, though the sum
-/// depends on its order.
+/// Integers are exact; floating-point sums have the same bits everywhere and every time, although
+/// they depend on the order.
 pub(super) fn allreduce(world: &World, seed: u64) -> Result<(), Error> {
     let (rank, size) = (i64::from(world.rank()), i64::from(world.size()));
     let mut numbers = [rank + 1, -rank, 1];
@@ -82,8 +82,8 @@ pub(super) fn allgather(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ranks of one node that do not call the same are told whose call differs, and go on together.
-/// More duplicates than there are shared lines for do all the same by messages.
+/// Ranks of one node that make different calls are told whose call differs, and continue together.
+/// Duplicates beyond the number of shared lines do the same by messages.
 pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
     let rank = world.rank();
     if world.nodes() == 1 && world.size() > 1 {
@@ -95,8 +95,8 @@ pub(super) fn disagreement(world: &World, _: u64) -> Result<(), Error> {
         assert_eq!(one.call.length() + other.call.length(), 24);
     }
     if world.size() == 2 {
-        // Each only sends, so both are done: one of the next calls says so. By lines it is one that
-        // goes by lines as well.
+        // Each rank only sends, so both are done: one of the next calls reports it. On shared lines
+        // it is a call that uses the lines as well.
         world.reduce(&mut [1u64], Op::Sum, 1 - rank)?;
         let sum = || world.allreduce(&mut [1u64], Op::Sum);
         let next = || [world.scan(&mut [1u64], Op::Sum), world.barrier(), sum()];
@@ -134,7 +134,7 @@ pub(super) fn gather(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Blocks that are not equal are said to be unequal.
+/// Unequal blocks are reported as unequal.
 pub(super) fn unequal_gather(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let uneven = world.gather(&vec![0u16; if rank == 2 { 5 } else { 3 }], 0);
@@ -147,7 +147,7 @@ pub(super) fn unequal_gather(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Blocks of any lengths, none among them.
+/// Blocks of any lengths, including zero.
 pub(super) fn gather_blocks(world: &World, seed: u64) -> Result<(), Error> {
     let length = |rank: u32, root: u32| {
         let mut random = Random::new(key(seed, &[u64::from(rank), u64::from(root)]));

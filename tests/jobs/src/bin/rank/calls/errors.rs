@@ -1,11 +1,11 @@
-//! What the caller did wrong is said, and the world goes on.
+//! Mistakes of the caller are reported, and the world continues.
 
 use hikyaku::{ANY_TAG, CollError, Error, InitError, MsgError, World};
 use hikyaku_jobs::pattern::{check, message};
 
 use super::{is_first, partner};
 
-/// A message longer than the buffer is consumed, its front is there, and both sides go on.
+/// A message longer than the buffer is consumed, its front is received, and both sides continue.
 pub(super) fn truncation(world: &World, seed: u64) -> Result<(), Error> {
     let Some(partner) = partner(world) else { return Ok(()) };
     for length in [20, 100, 30_000, 100_000, 1_000_000] {
@@ -28,7 +28,7 @@ pub(super) fn truncation(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sender and receiver that disagree on the type are told when the bytes show it.
+/// Sender and receiver that disagree on the type get an error if the byte count shows it.
 pub(super) fn part_of_an_element(world: &World, _: u64) -> Result<(), Error> {
     let Some(partner) = partner(world) else { return Ok(()) };
     if is_first(world) {
@@ -43,7 +43,7 @@ pub(super) fn part_of_an_element(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ranks that do not exist and tags that are none, in every call.
+/// Ranks that do not exist and invalid tags, in every call.
 pub(super) fn no_such_rank_or_tag(world: &World, _: u64) -> Result<(), Error> {
     let size = world.size();
     let (mut one, mut two) = ([0u8], [0u8]);
@@ -79,7 +79,7 @@ pub(super) fn no_such_rank_or_tag(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A rank joins its job once. By itself, a program may be as many worlds of one as it likes.
+/// A rank joins its job once. Started alone, a program may be any number of worlds of one.
 pub(super) fn joining_twice(world: &World, _: u64) -> Result<(), Error> {
     if std::env::var_os("HIKYAKU_JOB").is_none() {
         assert_eq!((World::init().unwrap().rank(), world.rank(), world.size()), (0, 0, 1));
@@ -93,7 +93,7 @@ pub(super) fn joining_twice(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// More memory than there can be is an error and not the end.
+/// A request for more memory than possible is an error and does not end the program.
 pub(super) fn too_much_memory(world: &World, _: u64) -> Result<(), Error> {
     let expected = Error::TooLarge { elements: usize::MAX, element: 8 };
     assert_eq!(world.alloc::<u64>(usize::MAX).err(), Some(expected));

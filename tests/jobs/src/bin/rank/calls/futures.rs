@@ -9,7 +9,7 @@ use hikyaku_jobs::pattern::{check, key, message};
 
 use super::around;
 
-/// A send and a receive at once, of every protocol.
+/// A send and a receive at once, with every protocol.
 pub(super) fn join_both(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     for length in [0, 8, 5_000, 100_000, 2_000_000] {

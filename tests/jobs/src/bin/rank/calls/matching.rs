@@ -1,4 +1,4 @@
-//! Which message a receive gets: order, tags, wildcards, communicators.
+//! The message that a receive gets: order, tags, wildcards, communicators.
 
 use hikyaku::{ANY_SOURCE, ANY_TAG, Error, MsgError, Received, World};
 use hikyaku_jobs::Random;
@@ -12,7 +12,7 @@ const LENGTHS: [usize; 14] = [
     0, 1, 40, 41, 100, 4_095, 8_192, 20_000, 65_535, 65_536, 65_537, 200_000, 1_048_579, 3_145_728,
 ];
 
-/// All send to the next and receive from the previous at once.
+/// All ranks send to the next and receive from the previous at once.
 pub(super) fn ring(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     for (tag, length) in LENGTHS.into_iter().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn ring(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Blocking sends and receives only; each rank adds itself to what goes around.
+/// Blocking sends and receives only; each rank adds its number to a circulating sum.
 pub(super) fn token(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     if size == 1 {
@@ -53,8 +53,8 @@ pub(super) fn token(world: &World, _: u64) -> Result<(), Error> {
 const TOKEN: i32 = 1000;
 const EAGER_LENGTHS: [usize; 3] = [8, 5_000, 60_000];
 
-/// A token sees to it that ranks send one after the other while rank 0 looks away: it then finds
-/// the messages in that order (MPI promises less, this library does not).
+/// A token makes the ranks send one after the other while rank 0 is outside the library: it then
+/// finds the messages in that order (MPI promises less, this library does not).
 pub(super) fn wildcards_in_order(world: &World, seed: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     if size == 1 {
@@ -158,7 +158,7 @@ pub(super) fn duplicates_are_apart(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A rank is its own neighbour too: the receive first, or a message short enough to wait.
+/// A rank may send to itself: the receive first, or a message short enough to wait.
 pub(super) fn to_itself(world: &World, seed: u64) -> Result<(), Error> {
     let own = world.rank();
     for length in [0, 40, 5_000, 65_536] {
@@ -179,7 +179,7 @@ pub(super) fn to_itself(world: &World, seed: u64) -> Result<(), Error> {
     assert_eq!(world.send(&data, own, 2), waits);
     assert_eq!(world.recv(&mut heard, own, 2).map(|_| ()), waits);
     assert_eq!(world.ssend(&[1u8], own, 2), waits);
-    // Nothing of that is left for somebody else's message to trip over.
+    // Nothing of this is left that another rank's message could match.
     if let Some(partner) = partner(world) {
         if is_first(world) {
             world.send(&[7u8], partner, 2)?;

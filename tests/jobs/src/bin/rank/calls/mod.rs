@@ -1,7 +1,7 @@
 //! Every call of `World`, in a job of any number of ranks on any nodes.
 //!
-//! The cases run one after the other in one world, with a barrier between them, so that what one
-//! leaves behind (a message, a posted receive, credit not given back) disturbs the next.
+//! The cases run one after the other in one world, with a barrier between them, so that leftovers
+//! of one (a message, a posted receive, unreturned credit) disturb the next.
 
 mod buffers;
 mod collective;
@@ -134,11 +134,11 @@ const CASES: &[(&str, Case)] = &[
     ("persistent: order", persistent::order),
     ("persistent: mistakes", persistent::mistakes),
     ("persistent: queues run out", persistent::tf_19_fast_falls_back_to_mrc_when_queues_run_out),
-    // The last one: what was in flight is not given back.
+    // The last case, because data in flight is not taken back.
     ("persistent: freed in flight", persistent::freed_in_flight),
 ];
 
-/// Says which case failed, beside the panic's own message.
+/// Prints which case failed, besides the panic's own message.
 struct Named<'a> {
     case: &'a str,
     rank: u32,
@@ -152,33 +152,33 @@ impl Drop for Named<'_> {
     }
 }
 
-/// What means that all cases are wanted that hold in virtual time.
+/// The word that selects all cases that hold in virtual time.
 const VIRTUAL: &str = "in virtual time";
 
-/// What cannot hold there, and why.
+/// Cases that cannot hold there, with the reasons.
 const NOT_VIRTUAL: &[&str] = &[
-    // Messages of different ranks have ways of different length, so the order in which they were
-    // sent is not the one in which they arrive.
+    // Messages of different ranks have paths of different length, so they do not arrive in the
+    // order in which they were sent.
     "matching: wildcards in order",
-    // It asks whether all has arrived at the moment in which the last rank has started. Nothing
-    // arrives at once there; that nobody's help is needed is what all waits there show.
+    // It checks that everything has arrived at the moment at which the last rank has started. There
+    // nothing arrives at once; all waits there show that no rank's help is needed.
     "persistent: asleep",
-    // No letters go there: by messages, who has not made a call is waited for.
+    // There are no letters there: by messages, a rank that has made no call is waited for.
     "neighbours: left out",
-    // A rank is stopped in its turn, and nobody else's comes.
+    // A rank is stopped in its turn, and no other rank's turn comes.
     "shared: a stopped owner",
 ];
 
 /// The case of a thousand rounds is a long one in virtual time: each wait is a turn of a process,
-/// and every round is as the one before, since what ranks compute between them takes no time there.
+/// and all rounds are alike, since the ranks' computing between them takes no time there.
 const LONG_IF_VIRTUAL: &str = "persistent: many rounds";
 
-/// What is of whole jobs: variables, who has joined, and the words of rounds of a node.
+/// Cases of whole jobs: variables, joining, and the words of rounds of a node.
 const WHOLE: &[&str] =
     &["shared: ", "buffers: shared", "errors: joining twice", "collective: disagreement"];
 
 /// Runs the cases in two halves of the ranks at the same time, each with a communicator of its own
-/// that numbers them backwards; then in communicators made of that.
+/// that numbers them backwards; then in communicators made from that.
 pub(crate) fn run_divided(world: &World, seed: u64, only: &str) -> Result<(), Error> {
     let key = -(world.rank() as i32);
     let half = world.split(world.rank() % 2, key)?.expect("every rank has a color");
@@ -187,7 +187,7 @@ pub(crate) fn run_divided(world: &World, seed: u64, only: &str) -> Result<(), Er
     let wanted =
         |case: &str| case.starts_with(only) && !WHOLE.iter().any(|name| case.starts_with(name));
     run_cases(&half, seed, &wanted)?;
-    // As an island of the first ranks of a half, in another order, and as a duplicate.
+    // In a group of the first ranks of a half, in another order, and in its duplicate.
     let mut ranks: Vec<u32> = (0..half.size().min(3)).collect();
     ranks.rotate_left(1);
     if ranks.contains(&half.rank()) {
@@ -198,7 +198,7 @@ pub(crate) fn run_divided(world: &World, seed: u64, only: &str) -> Result<(), Er
     world.barrier()
 }
 
-/// Runs all cases, or those whose name begins with `only`; at the end nothing is left over.
+/// Runs all cases, or those whose name begins with `only`; at the end nothing may be left over.
 pub(crate) fn run(world: &World, seed: u64, only: &str) -> Result<(), Error> {
     let wanted = |case: &str| match only {
         VIRTUAL => {
@@ -218,7 +218,7 @@ fn run_cases(world: &World, seed: u64, wanted: &dyn Fn(&str) -> bool) -> Result<
     for (case, body) in CASES.iter().filter(|(case, _)| wanted(case)) {
         let named = Named { case, rank: world.rank() };
         body(world, seed).unwrap_or_else(|error| panic!("{error}"));
-        // Between the barriers everybody is here and nobody in the next case.
+        // Between the barriers all ranks are here and none is in the next case.
         world.barrier()?;
         assert_eq!(world.iprobe(ANY_SOURCE, ANY_TAG)?, None, "a message is left over");
         world.barrier()?;
@@ -227,13 +227,13 @@ fn run_cases(world: &World, seed: u64, wanted: &dyn Fn(&str) -> bool) -> Result<
     Ok(())
 }
 
-/// The rank `distance` after this one and the rank so far before it, in a ring.
+/// The rank `distance` after this one and the rank as far before it, in a ring.
 fn around(world: &World, distance: u32) -> (u32, u32) {
     let (rank, size) = (world.rank(), world.size());
     ((rank + distance) % size, (rank + size - distance % size) % size)
 }
 
-/// The rank this one does something with, if it has one: 0 with 1, 2 with 3 and so on.
+/// The partner of this rank, if it has one: 0 with 1, 2 with 3 and so on.
 fn partner(world: &World) -> Option<u32> {
     let partner = world.rank() ^ 1;
     (partner < world.size()).then_some(partner)

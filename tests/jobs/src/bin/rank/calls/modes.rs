@@ -1,4 +1,4 @@
-//! Synchronous and ready sends, and looking before receiving.
+//! Synchronous and ready sends, and probing before receiving.
 
 use hikyaku::{ANY_SOURCE, ANY_TAG, Error, Received, World};
 use hikyaku_jobs::pattern::{check, key, message};
@@ -27,7 +27,7 @@ pub(super) fn synchronous(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A ready send to a posted receive is just a send; to none it is delivered and counted.
+/// A ready send to a posted receive is an ordinary send; without one it is delivered and counted.
 pub(super) fn ready(world: &World, seed: u64) -> Result<(), Error> {
     let Some(partner) = partner(world) else { return Ok(()) };
     let before = world.statistics().ready_unposted;
@@ -48,7 +48,7 @@ pub(super) fn ready(world: &World, seed: u64) -> Result<(), Error> {
         assert_eq!(unposted, before, "a receive of {length} bytes was posted before the send");
     }
     if is_first(world) {
-        // Not before the other has looked at its statistics.
+        // Not before the other rank has read its statistics.
         world.recv::<u8>(&mut [], partner, 2)?;
         world.rsend(&[5u64], partner, 3)?;
         return world.send::<u8>(&[], partner, 4);
@@ -61,7 +61,7 @@ pub(super) fn ready(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a probe says is what the receive gets, however often one looks.
+/// A probe describes the message that the receive gets, however often it is repeated.
 pub(super) fn probe(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     assert_eq!(world.iprobe(ANY_SOURCE, ANY_TAG)?, None);
@@ -82,7 +82,7 @@ pub(super) fn probe(world: &World, seed: u64) -> Result<(), Error> {
             assert_eq!(world.iprobe(previous, tag)?, None);
             scope.wait_all()
         })?;
-        // Everybody's messages are of this tag before anybody's are of the next.
+        // All messages of this tag arrive before any of the next.
         world.barrier()?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What neighbours exchange: every edge its own message, whatever the graph.
+//! Exchanges between neighbours: a different message on every edge, for any graph.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use hikyaku_jobs::pattern::{check, key, message};
 
 use super::{is_first, partner};
 
-/// In a grid block s arrives as block s ^ 1, also where both neighbours are one rank: dimensions
-/// of 1 and 2 ranks that wrap around. Beyond borders nothing is touched.
+/// In a grid block s arrives as block s ^ 1, even if both neighbours are one rank: dimensions of 1
+/// and 2 ranks that wrap around. Beyond borders nothing is touched.
 pub(super) fn opposite_blocks(world: &World, _: u64) -> Result<(), Error> {
     for periods in [[true, true, false], [false, true, true]] {
         let mut dims = [0; 3];
@@ -43,14 +43,14 @@ fn random_graph(world: &World, seed: u64) -> Result<Neighbourhood, Error> {
     world.dist_graph(&own.collect::<Vec<_>>(), reorder)
 }
 
-/// The key and length of the message along an edge: both ends know them.
+/// The key and length of the message on an edge, which both ends know.
 fn edge_message(seed: u64, from: u32, to: u32, link: &Link) -> (u64, usize) {
     let key = key(seed, &[u64::from(from), u64::from(to), u64::from(link.channel)]);
     let sizes = [0, 1, 40, 41, 1_000, 9_000, 70_000, 300_000];
     (key, Random::new(key).pick(&sizes))
 }
 
-/// Messages of all edges, one after the other, and the ranges in which they lie.
+/// Messages of all edges, one after the other, and their ranges.
 fn messages(
     links: &[Link],
     name: impl Fn(&Link) -> (u64, usize),
@@ -84,7 +84,7 @@ fn check_all(graph: &Neighbourhood, seed: u64, into: &[u8], ranges: &[Range<usiz
     }
 }
 
-/// Other sizes along every edge, none among them; several calls one after the other.
+/// Different sizes on all edges, including zero; several calls one after the other.
 pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
     for graph_seed in seed..seed + 4 {
         let graph = random_graph(world, graph_seed)?;
@@ -110,12 +110,12 @@ pub(super) fn random_graphs(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A field with a frame: rows lie in one piece, columns and corners do not.
+/// A field with a frame: rows are contiguous, columns and corners are not.
 const WIDTH: usize = 7;
 const HEIGHT: usize = 5;
 
-/// The layouts of a field's rim: what is sent to north, south, west, east, and where what comes
-/// from there goes.
+/// The layouts of a field's rim: the cells sent to north, south, west, east, and the places of the
+/// cells received from there.
 fn rim() -> (Vec<Layout>, Vec<Layout>) {
     let row = |y| Layout::contiguous(y * WIDTH + 1, WIDTH - 2);
     let column = |x| Layout::vector(WIDTH + x, HEIGHT - 2, 1, WIDTH);
@@ -162,7 +162,7 @@ fn square(world: &World, periodic: bool) -> Result<Neighbourhood<Cartesian>, Err
     Ok(world.cartesian(&dims, &[periodic, true], Reorder::Keep)?.unwrap())
 }
 
-/// The frame of a field straight from and into the field, blocking and not.
+/// The frame of a field sent from and received into the field itself, blocking and not.
 pub(super) fn layouts(world: &World, _: u64) -> Result<(), Error> {
     let (sends, receives) = rim();
     for periodic in [true, false] {
@@ -179,7 +179,7 @@ pub(super) fn layouts(world: &World, _: u64) -> Result<(), Error> {
             Ok(())
         })?;
         assert_eq!(into, expected, "nobody waited: the end of the scope does");
-        // All into one place: the last edge stays, however late the others came.
+        // All into one place: the last edge's value stays, however late the others arrive.
         let mut one = [u64::MAX];
         let places = vec![Layout::contiguous(0, 1); 4];
         let firsts = vec![Layout::contiguous(WIDTH + 1, 1); 4];
@@ -198,7 +198,7 @@ pub(super) fn layouts(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Set up once, with layouts and ranges, on grids, on random graphs and where ranks are left out.
+/// Set up once, with layouts and ranges, on grids, on random graphs and with ranks left out.
 pub(super) fn persistent(world: &World, seed: u64) -> Result<(), Error> {
     let (sends, receives) = rim();
     for periodic in [true, false] {
@@ -227,7 +227,7 @@ pub(super) fn persistent(world: &World, seed: u64) -> Result<(), Error> {
         }
         exchange.free()?;
     }
-    // The last rank has no part in it, and none in the exchange.
+    // The last rank has no part in the grid, and none in the exchange.
     let rest = world.size().saturating_sub(1).max(1);
     if let Some(ring) = world.cartesian(&[rest], &[true], Reorder::Keep)? {
         let blocks = [Layout::contiguous(0, 1), Layout::contiguous(1, 1)];
@@ -249,7 +249,7 @@ pub(super) fn persistent(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Started, computed meanwhile, waited for or tested.
+/// Started, with computing meanwhile, then waited for or tested.
 pub(super) fn in_a_scope(world: &World, seed: u64) -> Result<(), Error> {
     for graph_seed in seed..seed + 3 {
         let graph = random_graph(world, graph_seed)?;
@@ -279,7 +279,7 @@ pub(super) fn in_a_scope(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Several exchanges of one communicator under way, waited for from last to first.
+/// Several exchanges of one communicator in flight, waited for from last to first.
 pub(super) fn many_at_once(world: &World, _: u64) -> Result<(), Error> {
     let grid = square(world, true)?;
     let out: Vec<Vec<u32>> = (0..20).map(|call| vec![1000 * call + grid.rank(); 4]).collect();
@@ -299,15 +299,15 @@ pub(super) fn many_at_once(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Neighbours that disagree about the size: told by whoever receives, naming both; what is right
-/// arrives all the same, and the next call is not disturbed.
+/// Neighbours that disagree about the size: the receiver reports both; correct blocks arrive all
+/// the same, and the next call is not disturbed.
 pub(super) fn unequal_sizes(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     // Two edges to the next rank.
     let ring = world.dist_graph_adjacent(&[previous; 2], &[next; 2], Reorder::Keep)?;
     for length in [2usize, 20_000, 200_000] {
-        // Rank 0 sends one element less along its second edge, and one more the next time.
+        // Rank 0 sends one element less on its second edge, and one more the next time.
         for wrong in [length - 1, length + 1, length] {
             let second = if rank == 0 { wrong } else { length };
             let out = vec![rank; length + second];
@@ -337,8 +337,8 @@ pub(super) fn unequal_sizes(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A scope that fails gives its exchange up, and a call that is refused counts: ranks stay in step,
-/// and what was abandoned disturbs nothing that comes later.
+/// A scope that fails abandons its exchange, and a refused call counts: ranks stay in step, and
+/// abandoned calls disturb nothing later.
 pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     let partner = partner(world);
     let (sends, receives) =
@@ -347,8 +347,8 @@ pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     let pairs = world.dist_graph_adjacent(&from, &to, Reorder::Keep)?;
     let scattered = |edges: usize| vec![Layout::vector(0, 100_000, 1, 2); edges];
     let (out, mut into) = (vec![world.rank(); 200_000], vec![u32::MAX; 200_000]);
-    // First the receivers abandon it and the senders are refused, then the other way round. The
-    // message is announced, not sent, so that none of it is left behind.
+    // First the receivers abandon it and the senders are refused, then the reverse. The message is
+    // announced, not sent, so that none of it is left behind.
     for abandons in [receives, sends] {
         if abandons.is_none() {
             let refused = pairs.neighbour_alltoallv(&out, &[0..1, 0..1], &mut into, &[]);
@@ -371,8 +371,8 @@ pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where letters go, a call that one rank leaves out, because its arguments are wrong, is an error
-/// of the next that its neighbours and it make, and then of theirs: nobody waits, and nobody takes
+/// With letters, a call that one rank leaves out, because its arguments are invalid, is an error of
+/// the next call of its neighbours and itself, and then of theirs: no rank waits, and none takes
 /// one call's elements for another's.
 pub(super) fn left_out(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
@@ -394,7 +394,7 @@ pub(super) fn left_out(world: &World, _: u64) -> Result<(), Error> {
     if size == 1 {
         return call(first);
     }
-    // The news goes from neighbour to neighbour. Where there is no room for letters, messages tell.
+    // The error passes from neighbour to neighbour. Without room for letters, messages carry it.
     let by_letter = (0..size).all(|other| world.node_of(other) == world.node_of(rank));
     if by_letter {
         let fails = (first..first + size + 2).find(|number| call(*number).is_err());

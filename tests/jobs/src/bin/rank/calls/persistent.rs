@@ -22,7 +22,7 @@ fn rounds(
     let mut exchange = Either::new(world, &own.neighbours, staged)?;
     let messages = world.statistics().messages_sent;
     edges::rounds(&mut exchange, &own, rounds, random)?;
-    // TF-06: addresses are exchanged when it is made; no message since, but where all goes by them.
+    // TF-06: addresses are exchanged at creation; no message since, unless messages carry the data.
     let sent = world.statistics().messages_sent - messages;
     let wished = scheme == Some(Scheme::Messages) && edges.iter().any(|edge| edge.2 > 0);
     assert_eq!(exchange.is_by_messages(), wished);
@@ -50,7 +50,7 @@ pub(super) fn tf_06_tf_08_tf_09_tf_14_both_neighbours_of_a_ring(
 }
 
 /// TF-11, TF-13: random digraphs with multi-edges, self loops, isolated ranks, and ranks that only
-/// send or only receive; ranks choose their schemes each for itself.
+/// send or only receive; each rank chooses its scheme for itself.
 pub(super) fn tf_06_tf_11_tf_13_random_graphs(world: &World, seed: u64) -> Result<(), Error> {
     let mut shared = Random::new(seed);
     let mut own = Random::new(seed ^ (u64::from(world.rank()) << 32));
@@ -71,8 +71,8 @@ pub(super) fn tf_06_tf_11_tf_13_random_graphs(world: &World, seed: u64) -> Resul
     Ok(())
 }
 
-/// TF-11: every rank exchanges with every rank, itself included, edges of different sizes, some of
-/// them nothing (TF-14): what goes from node to node is combined where a node has several ranks.
+/// TF-11: every rank exchanges with every rank, itself included, on edges of different sizes, some
+/// empty (TF-14): traffic between nodes is combined if a node has several ranks.
 pub(super) fn tf_06_tf_11_tf_14_all_are_neighbours(world: &World, seed: u64) -> Result<(), Error> {
     let mut shared = Random::new(seed ^ 0xa11);
     let mut own = Random::new(seed ^ (u64::from(world.rank()) << 32));
@@ -98,8 +98,8 @@ pub(super) fn tf_11_tf_15_many_rounds_with_jitter(world: &World, seed: u64) -> R
     Ok(())
 }
 
-/// TF-19: so many exchanges at once that queues run out: later ones share one queue, and when there
-/// is none they go by messages; what is freed can be had again.
+/// TF-19: so many exchanges at once that queues run out: later ones share one queue, and without
+/// any queue they use messages; freed queues can be reused.
 pub(super) fn tf_19_fast_falls_back_to_mrc_when_queues_run_out(
     world: &World,
     _seed: u64,
@@ -141,8 +141,8 @@ pub(super) fn tf_19_fast_falls_back_to_mrc_when_queues_run_out(
     Ok(())
 }
 
-/// TF-10: when the last rank has started, everything has arrived, although the others have done
-/// nothing since their start but sleep until a message comes.
+/// TF-10: when the last rank has started, everything has arrived, although the others have only
+/// slept since their start until a message arrives.
 pub(super) fn tf_10_the_exchange_goes_on_while_all_but_one_sleep(
     world: &World,
     _seed: u64,
@@ -163,7 +163,7 @@ pub(super) fn tf_10_the_exchange_goes_on_while_all_but_one_sleep(
     Ok(())
 }
 
-/// Three rounds in which all ranks sleep from their start on but rank 0, which starts last.
+/// Three rounds in which all ranks sleep from their start on except rank 0, which starts last.
 fn asleep(
     world: &World,
     (scheme, staged): (Option<Scheme>, bool),
@@ -198,9 +198,9 @@ fn asleep(
     Ok(())
 }
 
-/// TF-18: of the two neighbours of rank 1, rank 0 starts first. By FAST the directions go side by
-/// side, so it has its data though rank 2 has not come. By MRC one queue serves both, one after the
-/// other, and nothing goes to either before both have come.
+/// TF-18: of the two neighbours of rank 1, rank 0 starts first. With FAST the directions are
+/// independent, so it has its data before rank 2 has started. With MRC one queue serves both, one
+/// after the other, and no data moves before both have started.
 pub(super) fn tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_other(
     world: &World,
     _seed: u64,
@@ -253,9 +253,9 @@ pub(super) fn tf_18_fast_serves_both_directions_at_once_and_mrc_one_after_the_ot
     Ok(())
 }
 
-/// TF-20: rank 0 has the four neighbours of a plane. By FAST each has a queue of its own: whoever
-/// comes is served, in any order, though the others have not come. By MRC nobody is before all are
-/// there.
+/// TF-20: rank 0 has the four neighbours of a plane. With FAST each has a queue of its own: a
+/// neighbour that has started is served, in any order, before the others start. With MRC none is
+/// served before all have started.
 pub(super) fn tf_20_fast_serves_the_four_neighbours_of_a_plane_each_by_itself(
     world: &World,
     _seed: u64,
@@ -310,7 +310,7 @@ pub(super) fn tf_20_fast_serves_the_four_neighbours_of_a_plane_each_by_itself(
     Ok(())
 }
 
-/// A row with a border on both sides, in one buffer, and computing on other memory meanwhile.
+/// A row with a border on both sides, in one buffer, with computing on other memory meanwhile.
 pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
     const CELLS: usize = 300;
     let (right, left) = around(world, 1);
@@ -344,7 +344,7 @@ pub(super) fn in_place(world: &World, _seed: u64) -> Result<(), Error> {
 }
 
 /// Paper 002's Fig. 3: a loop whose arguments change in one iteration. An exchange keeps the
-/// arguments it was made with, so each set of them has an exchange of its own (TF-21).
+/// arguments it was made with, so each set of arguments has an exchange of its own (TF-21).
 pub(super) fn tf_21_a_loop_of_two_buffers_has_two_requests(
     world: &World,
     _seed: u64,
@@ -367,14 +367,14 @@ pub(super) fn tf_21_a_loop_of_two_buffers_has_two_requests(
         assert_eq!(exchange.incoming()?, [told(left, iteration); LENGTH]);
     }
     assert_eq!(world.statistics().messages_sent, messages, "no address is exchanged again");
-    // Each still has what its own last iteration brought.
+    // Each still has the data of its own last iteration.
     assert_eq!(usual.incoming()?, [told(left, 19); LENGTH]);
     assert_eq!(other.incoming()?, [told(left, 10); LENGTH]);
     usual.free()?;
     other.free()
 }
 
-/// Two buffers in turn: what has come is sent on, so everything goes around the ring.
+/// Two alternating buffers: received data is sent on, so everything travels around the ring.
 pub(super) fn in_turn(world: &World, _seed: u64) -> Result<(), Error> {
     let (right, left) = around(world, 1);
     let size = world.size();
@@ -434,7 +434,7 @@ pub(super) fn order(world: &World, _seed: u64) -> Result<(), Error> {
     staged.free()
 }
 
-/// A mistake of one rank is an error on every rank, and the next exchange is as good as ever.
+/// A mistake of one rank is an error on every rank, and the next exchange works as before.
 pub(super) fn mistakes(world: &World, seed: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (right, left) = around(world, 1);
@@ -461,7 +461,7 @@ pub(super) fn mistakes(world: &World, seed: u64) -> Result<(), Error> {
     let sizes = PersistentError::Sizes { source_rank, sent, edge, rank: rank_after, expected };
     assert_eq!(made(&neighbours), sizes);
     assert!(sizes.to_string().contains("16 bytes"), "{sizes}");
-    // An edge that has one end only.
+    // An edge with one end only.
     let mut neighbours = Neighbours::even(&[left], &[right], 5);
     if rank == culprit {
         neighbours.destinations.clear();
@@ -469,7 +469,7 @@ pub(super) fn mistakes(world: &World, seed: u64) -> Result<(), Error> {
     let (sent, expected) = (0, 1);
     let edges = PersistentError::Edges { source_rank, sent, rank: rank_after, expected };
     assert_eq!(made(&neighbours), edges);
-    // A buffer that is too short, found by one.
+    // A buffer that is too short, detected by one rank.
     let neighbours = Neighbours::even(&[left], &[right], 5);
     let (out, into) = (world.alloc::<u32>(5)?, world.alloc(if rank == culprit { 3 } else { 5 })?);
     let error = world.exchange_init(&neighbours, out, into).unwrap_err();
@@ -480,7 +480,7 @@ pub(super) fn mistakes(world: &World, seed: u64) -> Result<(), Error> {
     rounds(world, &[(0, 0, 7)], (None, true), 3, &mut random)
 }
 
-/// Who frees its end in flight leaves its neighbours an error that says so, not a hang.
+/// A rank that frees its end in flight causes an error at its neighbours that says so, not a hang.
 pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
     let size = world.size();
     if size < 2 {
@@ -488,8 +488,8 @@ pub(super) fn freed_in_flight(world: &World, seed: u64) -> Result<(), Error> {
     }
     let (right, left) = around(world, 1);
     let culprit = seed as u32 % size;
-    // By messages what the others have sent to the culprit stays there, where this rank's test of
-    // left-overs finds it; `crates/world/src/world/scarce.rs` frees such an end.
+    // With messages, the others' messages to the culprit stay there, where this rank's test of
+    // left-overs finds them; `crates/world/src/world/scarce.rs` frees such an end.
     for (scheme, staged) in KINDS.into_iter().filter(|it| it.0 != Some(Scheme::Messages)) {
         let mut neighbours = Neighbours::even(&[left, right], &[right, left], 600);
         neighbours.scheme = scheme;

@@ -1,11 +1,11 @@
-//! Non-blocking operations: asked about, waited for, cancelled, forgotten, abandoned.
+//! Non-blocking operations: tested, waited for, cancelled, forgotten, abandoned.
 
 use hikyaku::{Error, World};
 use hikyaku_jobs::pattern::{check, key, message};
 
 use super::{around, is_first, partner};
 
-/// `test` says no until the message has come and gives the request back.
+/// `test` returns the request until the message has arrived.
 pub(super) fn test(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     for length in [8, 70_000] {
@@ -15,7 +15,7 @@ pub(super) fn test(world: &World, seed: u64) -> Result<(), Error> {
             let mut receive = scope.irecv(&mut heard, previous, 1)?;
             receive = match receive.test()? {
                 Err(receive) => receive,
-                // Only after the barrier has anybody sent.
+                // No rank sends before the barrier.
                 Ok(received) => panic!("{received:?} before it was sent"),
             };
             world.barrier()?;
@@ -37,7 +37,7 @@ pub(super) fn test(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Requests end in whatever order messages come; each is told once.
+/// Requests complete in the order of the messages; each is reported once.
 pub(super) fn wait_any(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     if rank > 0 {
@@ -64,13 +64,13 @@ pub(super) fn wait_any(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What was not matched can be undone, on both sides (MPI 5.0 §3.8.4); what was, cannot.
+/// An unmatched operation can be undone, on both sides (MPI 5.0 §3.8.4); a matched one cannot.
 pub(super) fn cancel(world: &World, seed: u64) -> Result<(), Error> {
     let Some(partner) = partner(world) else { return Ok(()) };
     let (data, mut heard) = (message(seed, 300_000), vec![0; 300_000]);
     if is_first(world) {
         world.scope(|scope| {
-            // Nobody receives these: a rendezvous, and a short message that waits to be matched.
+            // No receive takes these: a rendezvous, and a short message that waits to be matched.
             assert_eq!(scope.isend(&data, partner, 1)?.cancel()?, None);
             assert_eq!(scope.issend(&data[..8], partner, 1)?.cancel()?, None);
             world.send::<u8>(&[], partner, 2)
@@ -84,9 +84,9 @@ pub(super) fn cancel(world: &World, seed: u64) -> Result<(), Error> {
     })?;
     world.recv::<u8>(&mut [], partner, 2)?;
     assert_eq!(world.iprobe(partner, 1)?, None, "a cancelled message is there");
-    // Only now: before, the receive might have been matched when it was to be cancelled.
+    // Only now: earlier, the receive might have matched before its cancellation.
     world.send::<u8>(&[], partner, 2)?;
-    // The cancelled receive does not take what comes now.
+    // The cancelled receive does not take the next message.
     let mut again = vec![0; 300_000];
     world.recv(&mut again, partner, 3)?;
     check(seed, &again);
@@ -94,7 +94,7 @@ pub(super) fn cancel(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A forgotten request ends with its scope, with the message where it belongs.
+/// A forgotten request ends with its scope, and its message is received.
 #[expect(clippy::disallowed_methods, reason = "what is forgotten is what is tested")]
 #[expect(clippy::forget_non_drop, reason = "the scope must not rely on its requests either way")]
 pub(super) fn forgotten(world: &World, seed: u64) -> Result<(), Error> {
@@ -112,7 +112,7 @@ pub(super) fn forgotten(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A scope that fails abandons what is open: its memory is left alone from then on.
+/// A scope that fails abandons its open operations: their memory is not used from then on.
 pub(super) fn abandoned(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     let (data, mut heard) = (message(seed, 100_000), vec![0; 100_000]);
@@ -139,8 +139,8 @@ pub(super) fn abandoned(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// CP-09: rank 0 scatters parts and gathers answers of the same lengths. All answers but one are
-/// back while the last part has not left: it goes when they have come.
+/// CP-09: rank 0 scatters parts and gathers answers of the same lengths. All answers but one have
+/// arrived before the last part leaves.
 pub(super) fn cp_09_answers_come_back_while_parts_go_out(
     world: &World,
     seed: u64,

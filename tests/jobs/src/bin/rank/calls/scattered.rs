@@ -1,9 +1,9 @@
-//! What lies anywhere from all to all (MPI_Alltoallw), in its three forms: the transposition of a
+//! Scattered data from all to all (MPI_Alltoallw), in its three forms: the transposition of a
 //! matrix of which each rank has some rows.
 
 use hikyaku::{Cause, CollError, Error, Layout, MsgError, World, join};
 
-/// Elements of the block that goes from one rank to another: a square of so many.
+/// The sides of the square block that goes from one rank to another, in elements.
 const SIDES: [usize; 4] = [0, 1, 9, 60];
 
 /// The element of the whole matrix at a row and column.
@@ -47,7 +47,7 @@ pub(super) fn blocking(world: &World, _: u64) -> Result<(), Error> {
         let mut into = vec![0.0; matrix.len()];
         world.alltoallw(&matrix, &parts, &mut into, &places)?;
         assert_eq!(into, transposed);
-        // From columns, and where blocks lie: the same.
+        // From columns into rows: the same result.
         into.fill(0.0);
         world.alltoallw(&matrix, &places, &mut into, &parts)?;
         assert_eq!(into, transposed);
@@ -59,7 +59,7 @@ pub(super) fn blocking(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes, with another length between each two ranks: nothing between some, gaps everywhere.
+/// Bytes, with another length between each two ranks, including zero, and gaps everywhere.
 pub(super) fn counts(world: &World, seed: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let length = |from: u32, to: u32| (seed as usize + (from * 7 + to * 3) as usize) % 5 * 300;
@@ -71,7 +71,7 @@ pub(super) fn counts(world: &World, seed: u64) -> Result<(), Error> {
             end = start + length(peer) + 2;
             Layout::from(start..start + length(peer))
         };
-        // Some of them from the back.
+        // Some of them in reverse order.
         let all: Vec<Layout> = (0..size).rev().map(&mut next).collect();
         (all.into_iter().rev().collect::<Vec<_>>(), end)
     };
@@ -90,7 +90,7 @@ pub(super) fn counts(world: &World, seed: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// In a scope beside others, and persistent, several starts of each.
+/// In a scope with others, and persistent, several starts of each.
 pub(super) fn started(world: &World, _: u64) -> Result<(), Error> {
     let size = world.size();
     for side in SIDES {
@@ -139,7 +139,8 @@ pub(super) fn started(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// One rank's layouts do not fit: an error at it or at whoever finds out, and the world goes on.
+/// One rank's layouts do not fit: an error at it or at a rank that detects it, and the world
+/// continues.
 pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let parts = blocks(size, 4);
@@ -148,7 +149,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
     let error = world.alltoallw(&data, &parts, &mut into[..short], &parts).unwrap_err();
     let line = error.to_string();
     let last = size - 1;
-    // Every rank makes the mistake, and may hear of another's first.
+    // Every rank makes the mistake, and may be told of another's first.
     let own = format!("the layout for rank {last} reaches to byte {} of an array", short + 1);
     assert!(line.contains(&own) || line.contains("its own call failed there"), "{line}");
     if size == 1 {
@@ -162,7 +163,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
         Err(Error::Collective(CollError::Differ { one, other })) => {
             assert_eq!((one.call.length(), other.call.length()), (17, 16));
         }
-        // Rank 0 found out when this rank's part was done.
+        // Rank 0 detected it when this rank's part was done.
         Ok(()) => assert_ne!(rank, 0),
         other => panic!("{other:?}"),
     }
@@ -180,7 +181,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
         Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
             assert_eq!((peer, cause), (last, Cause::Dropped));
         }
-        // What it sent before sufficed.
+        // The elements that it sent before were sufficient.
         Ok(()) => {}
         other => panic!("{other:?}"),
     }

@@ -11,7 +11,7 @@ use super::is_first;
 /// Elements of most variables here: some pages, so that a torn copy would show.
 const LENGTH: usize = 1500;
 
-/// The node of a rank as a variable's protocol has it: with the paper's each rank has a copy.
+/// The node of a rank for a variable's protocol: with the paper's protocols each rank has a copy.
 fn node_of<T: Scalar>(shared: &Shared<T>, world: &World, rank: u32) -> u32 {
     match shared.protocol() {
         Protocol::Direct => world.node_of(rank),
@@ -19,7 +19,7 @@ fn node_of<T: Scalar>(shared: &Shared<T>, world: &World, rank: u32) -> u32 {
     }
 }
 
-/// Everybody writes, everybody reads; what is found is always whole and never older than what this
+/// All ranks write, all ranks read; the contents are always whole and never older than what this
 /// rank has seen (FG-10, FG-11, FG-20).
 pub(super) fn fg_10_fg_11_fg_14_fg_20_contents_are_whole_and_never_older(
     world: &World,
@@ -47,7 +47,7 @@ pub(super) fn fg_10_fg_11_fg_14_fg_20_contents_are_whole_and_never_older(
     world.barrier()
 }
 
-/// The paper's program (Fig. 8): each rank takes the rows of its turn, another the next time.
+/// The paper's program (Fig. 8): each rank takes the rows of its turn, another rank the next time.
 pub(super) fn fg_16_fg_20_rows_change_hands(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
     let rows = 4 * size;
@@ -67,8 +67,8 @@ pub(super) fn fg_16_fg_20_rows_change_hands(world: &World, _: u64) -> Result<(),
     world.barrier()
 }
 
-/// What that program asks of others' processors, by protocol: nothing, then messages to owners,
-/// then datagrams and their acknowledgements. The rows that move are the same (FG-17, by counting).
+/// The program's load on other processors, by protocol: nothing, then messages to owners, then
+/// datagrams and their acknowledgements. The same rows move (FG-17, by counting).
 pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> Result<(), Error> {
     const ROUNDS: u64 = 4;
     if world.size() < 2 {
@@ -99,8 +99,8 @@ pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> 
         let udp = run(Protocol::Udp)?;
         let about = format!("{rows} rows of {columns}: {direct:?}, {fagus:?}, {udp:?}");
         assert_eq!(direct[0], 0, "{about}");
-        // A request and a grant for each row that has moved; of datagrams also contents, the owner
-        // change, the invalidation, and acknowledgements.
+        // A request and a grant for each row that has moved; with datagrams also contents, the
+        // owner change, the invalidation, and acknowledgements.
         let moved = rows * (ROUNDS - 1);
         assert!(fagus[0] >= 2 * moved && udp[0] > 2 * fagus[0], "{about}");
         assert_eq!((fagus[1], udp[1]), (moved * columns * 8, moved * columns * 8), "{about}");
@@ -108,8 +108,8 @@ pub(super) fn fg_17_direct_stores_need_fewer_messages(world: &World, _: u64) -> 
     world.barrier()
 }
 
-/// Contents move only to who has old ones, each time once, and an owner asks nobody (FG-02, FG-03,
-/// FG-07, FG-08).
+/// Contents move only to ranks with old ones, each time once, and an owner asks no rank (FG-02,
+/// FG-03, FG-07, FG-08).
 pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
     world: &World,
     _: u64,
@@ -124,7 +124,7 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
         for round in 1..10 {
             shared.write()?[0] = round;
         }
-        // Datagrams may be sent again.
+        // Datagrams may be repeated.
         let is_counted = shared.protocol() != Protocol::Udp;
         assert!(!is_counted || shared.traffic().messages == asked, "it owns the variable");
         assert_eq!(shared.moved(), (0, 0), "the first copy is as good as any");
@@ -132,7 +132,7 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
     }
     world.barrier()?;
     if apart {
-        // Nobody has asked anybody: the last writer has told all nodes.
+        // No rank has asked another: the last writer has told all nodes.
         assert_eq!(shared.owner()?, node(last));
     }
     let expected = match node(world.rank()) == node(last) {
@@ -152,11 +152,11 @@ pub(super) fn fg_02_fg_03_fg_07_fg_08_a_clean_copy_moves_nothing(
     world.barrier()
 }
 
-/// The owner is stopped by the system: it executes nothing, and delays nobody (FG-06).
+/// The owner is stopped by the system: it executes nothing, and delays no rank (FG-06).
 pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Result<(), Error> {
     let shared = world.shared::<u64>("stopped", &[LENGTH as u64])?;
     if shared.protocol() != Protocol::Direct {
-        // An owner serves requests there, or nobody does.
+        // With those protocols an owner serves requests itself.
         return world.barrier();
     }
     let pid = [getpid().as_raw_nonzero().get()];
@@ -164,7 +164,7 @@ pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Resu
         shared.write()?.fill(1);
         (1..world.size()).try_for_each(|rank| world.send(&pid, rank, 5))?;
         kill_process(getpid(), Signal::STOP).unwrap();
-        // Rank 1 lets it go on.
+        // Rank 1 lets it continue.
         assert_eq!(shared.read()?[7], u64::from(world.size()));
     } else if world.rank() > 0 {
         let mut owner = [0];
@@ -191,8 +191,8 @@ pub(super) fn fg_06_a_stopped_owner_delays_nobody(world: &World, _: u64) -> Resu
     world.barrier()
 }
 
-/// Who only looks at its own memory is told who owns a variable and that its copy is old, and calls
-/// nothing for that (FG-06, FG-07, FG-08).
+/// A rank that only reads its own memory learns who owns a variable and that its copy is old,
+/// without calling anything (FG-06, FG-07, FG-08).
 pub(super) fn fg_06_fg_07_fg_08_a_bystander_is_told_with_no_processor(
     world: &World,
     _: u64,
@@ -201,8 +201,8 @@ pub(super) fn fg_06_fg_07_fg_08_a_bystander_is_told_with_no_processor(
     let (rank, size) = (world.rank(), world.size());
     let node = |rank| node_of(&shared, world, rank);
     let alone = size < 3 || node(0) == node(1) || shared.protocol() == Protocol::Udp;
-    // Under injected faults, what this rank has sent before is held until it calls again: by
-    // `fagus` a rank that only looks calls nothing, in virtual time neither.
+    // Under injected faults, messages that this rank has sent are held until it calls again: with
+    // `fagus` a rank that only reads calls nothing, and the same in virtual time.
     let are_injected = std::env::var_os("HIKYAKU_FAULTS").is_some();
     if rank + 1 == size {
         shared.write()?.fill(1);
@@ -243,14 +243,14 @@ pub(super) fn fg_09_readers_and_a_writer(world: &World, _: u64) -> Result<(), Er
     if world.rank() == 0 {
         shared.write()?[0] = 1;
     } else {
-        // Readers that come back at once: the writer has its turn all the same.
+        // Readers that return at once: the writer has its turn all the same.
         while shared.read()?[0] == 0 {}
     }
     world.barrier()
 }
 
-/// A reader keeps its contents until it lets go, also while a writer asks for the variable and
-/// makes the reader's copy old (FG-21).
+/// A reader keeps its contents until it releases them, even while a writer asks for the variable
+/// and makes the reader's copy old (FG-21).
 pub(super) fn fg_21_an_invalidation_leaves_a_reader_alone(
     world: &World,
     _: u64,
@@ -264,7 +264,7 @@ pub(super) fn fg_21_an_invalidation_leaves_a_reader_alone(
     if rank == 0 && last > 0 {
         let guard = shared.read()?;
         world.send(&[0u8], last, 21)?;
-        // The writer's request comes in by these calls, and waits.
+        // The writer's request arrives during these calls, and waits.
         for _ in 0..50 {
             world.send(&[0u8], rank, 22)?;
             world.recv(&mut [0u8], rank, 22)?;
@@ -280,7 +280,7 @@ pub(super) fn fg_21_an_invalidation_leaves_a_reader_alone(
     world.barrier()
 }
 
-/// What is not there at once is not waited for, or not longer than said.
+/// An unavailable variable is not waited for, or not longer than the limit.
 pub(super) fn tried(world: &World, _: u64) -> Result<(), Error> {
     let shared = world.shared::<u32>("tried", &[1])?;
     let guard = (world.rank() == 0).then(|| shared.write()).transpose()?;
@@ -310,7 +310,7 @@ pub(super) fn tried(world: &World, _: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Whoever drops its handle takes nothing away from the others.
+/// A rank that drops its handle does not affect the others.
 pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
     for round in 0..3u64 {
         let shared = world.shared::<u64>("dropped", &[100_000])?;
@@ -366,8 +366,8 @@ pub(super) fn fg_05_mistakes_as_more_than_8192_variables(
     world.barrier()
 }
 
-/// Whether datagrams go round here: not in a container whose loopback interface is down. There it
-/// is an error that says what to do, at every rank.
+/// Whether datagrams work here: not in a container whose loopback interface is down. There they are
+/// an error with the remedy, at every rank.
 fn has_udp(world: &World) -> bool {
     let options = SharedOptions { protocol: Some(Protocol::Udp), ..SharedOptions::default() };
     match world.shared_with::<u8>("is there UDP", &[1], options) {
@@ -408,7 +408,7 @@ pub(super) fn side_by_side(world: &World, _: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Ranks leave at different times: what an early one owns the others still get.
+/// Ranks leave at different times: the others still get variables that an early one owns.
 pub(super) fn owners_come_and_go(world: &World, _: u64) -> Result<(), Error> {
     let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
     let shared = world.shared_with::<u32>("owners", &[16, 100], options)?;

@@ -1,7 +1,7 @@
 //! Every collective in its three forms: blocking, in a scope, persistent.
 //!
-//! What a rank has is made from its number and the place; a 2 × 2 matrix product stands for an
-//! operation in which the order of the ranks matters.
+//! A rank's data is made from its number and the place; a 2 × 2 matrix product represents an
+//! operation for which the order of the ranks matters.
 
 use hikyaku::persistent::PersistentError;
 use hikyaku::{
@@ -55,7 +55,7 @@ fn products(ranks: std::ops::Range<u32>) -> Matrix {
     result[0]
 }
 
-/// Reductions to one, to all, to parts and on the way.
+/// Reductions to one rank, to all, to parts, and scans.
 pub(super) fn reductions(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     for (root, length) in (0..size).zip(LENGTHS.into_iter().cycle()) {
@@ -105,7 +105,7 @@ pub(super) fn own_operations(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// From one, to one, to all, from all.
+/// From one rank, to one, to all, from all.
 pub(super) fn movements(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     for (root, length) in (0..size).zip(LENGTHS.into_iter().cycle()) {
@@ -188,7 +188,7 @@ pub(super) fn in_flight(world: &World, _: u64) -> Result<(), Error> {
             let third = scope.iallgather(&out, &mut all);
             scope.isend(&out, next, 5)?;
             let fourth = scope.ibroadcast(&mut from_root, root);
-            // Nobody waits for this one: the scope does.
+            // The scope waits for this one.
             let _ = scope.iscan(&mut up_to, Op::Sum);
             let mut order = [first, second, third, fourth];
             if rank % 2 == 1 {
