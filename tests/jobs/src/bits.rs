@@ -1,8 +1,8 @@
-//! The same collective in every form and language, bit for bit: what ranks give, a digest of what
-//! comes of it, and the table `tests/jobs/bits.txt` of what is called and what it gives.
+//! The same collective in every form and language, bit for bit: the ranks' contributions, a digest
+//! of the result, and the table `tests/jobs/bits.txt` of calls and their digests.
 //!
-//! [`values`] and [`digest`] are there once more in C and in Python: they use nothing but
-//! arithmetic of 64-bit words, which is the same everywhere.
+//! [`values`] and [`digest`] exist in C and in Python too: they use only arithmetic of 64-bit
+//! words, which is the same everywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use hikyaku_nic::random::{GOLDEN, mix};
 /// The table.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/bits.txt");
 
-/// What the table's lines of digests begin with.
+/// The first word of the table's lines of digests.
 const DIGESTS: &str = "bits";
 
-/// The word of a place of a rank.
+/// The word for a place of a rank.
 fn word(rank: u32, place: usize) -> u64 {
     (u64::from(rank) << 40).wrapping_add(place as u64 + 1).wrapping_mul(GOLDEN)
 }
 
-/// What a rank gives: 53 bits of either sign times 2^-32 to 2^31, so that sums in another order
-/// are other sums.
+/// A rank's contribution: 53 bits of either sign times 2^-32 to 2^31, so that another order of
+/// additions gives another sum.
 pub fn values(rank: u32, length: usize) -> Vec<f64> {
     let value = |place| {
         let word = mix(word(rank, place));
@@ -31,7 +31,7 @@ pub fn values(rank: u32, length: usize) -> Vec<f64> {
     (0..length).map(value).collect()
 }
 
-/// A digest of what a rank has of a result. Those of all ranks are added up.
+/// A digest of a rank's part of a result. Those of all ranks are added up.
 pub fn digest(rank: u32, result: &[f64]) -> u64 {
     let digest = |(place, value): (usize, &f64)| mix(value.to_bits() ^ word(rank, place));
     result.iter().enumerate().map(digest).fold(0, u64::wrapping_add)
@@ -43,14 +43,14 @@ pub type Shape = (u32, u32);
 /// Digests by operation and form: one for each length.
 pub type Digests = BTreeMap<(String, String), Vec<u64>>;
 
-/// What is called, by whom, and what it gives.
+/// The calls, the shapes of their jobs, and their digests.
 #[derive(Debug, Default)]
 pub struct Table {
     /// Elements of a rank.
     pub lengths: Vec<String>,
-    /// Operations, and the forms that each has.
+    /// Operations, and the forms of each.
     pub operations: Vec<(String, Vec<String>)>,
-    /// What each operation gives, for each length.
+    /// The digests of each operation, for each length.
     pub digests: BTreeMap<(Shape, String), Vec<u64>>,
 }
 
@@ -80,7 +80,7 @@ impl Table {
         table
     }
 
-    /// Writes the lines of digests anew.
+    /// Rewrites the lines of digests.
     pub fn write(&self) {
         let text = fs::read_to_string(FILE).unwrap();
         let others = text.lines().filter(|line| !line.starts_with(DIGESTS));
@@ -93,7 +93,7 @@ impl Table {
     }
 
     /// The digests that a job has written in lines of form, operation, length and digest, added up
-    /// over its ranks. Other lines are passed over.
+    /// over its ranks. Other lines are skipped.
     pub fn sums(&self, output: &str) -> Digests {
         let mut sums = Digests::new();
         for line in output.lines() {
@@ -116,7 +116,7 @@ fn number(word: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Otherwise nothing would be shown.
+    /// Otherwise the digests would show nothing.
     #[test]
     fn another_order_of_additions_is_another_digest() {
         let ranks: Vec<Vec<f64>> = (0..3).map(|rank| values(rank, 8)).collect();

@@ -21,10 +21,10 @@ pub const KINDS: [(Option<Scheme>, bool); 10] = [
     (Some(Scheme::Messages), true),
 ];
 
-/// An exchange of one kind or the other, with the program's side of its buffers.
+/// An exchange of either kind, with the program's side of its buffers.
 #[derive(Debug)]
 pub enum Either {
-    /// Its buffers are those of the program.
+    /// It uses the program's buffers.
     Shared(Exchange<u32>),
     /// The program's data is copied.
     #[expect(missing_docs, reason = "the exchange and the program's buffers")]
@@ -47,7 +47,7 @@ impl Either {
         Ok(Either::Shared(world.exchange_init(neighbours, out, into)?))
     }
 
-    /// What is sent with the next start.
+    /// The data that the next start sends.
     ///
     /// # Errors
     /// As those of the exchange.
@@ -58,7 +58,7 @@ impl Either {
         }
     }
 
-    /// Whether its rounds go by messages.
+    /// Whether its rounds use messages.
     pub fn is_by_messages(&self) -> bool {
         match self {
             Either::Shared(exchange) => exchange.is_by_messages(),
@@ -75,7 +75,7 @@ impl Either {
             Either::Shared(exchange) => exchange.start(),
             Either::Staged { exchange, out, .. } => {
                 exchange.start_from(out)?;
-                // It is the program's again, whatever it does with it.
+                // The buffer belongs to the program again, and may be overwritten.
                 out.fill(u32::MAX);
                 Ok(())
             }
@@ -93,7 +93,7 @@ impl Either {
         }
     }
 
-    /// Waits, and gives what has come.
+    /// Waits, and returns the incoming data.
     ///
     /// # Errors
     /// As those of the exchange.
@@ -121,7 +121,7 @@ impl Either {
         }
     }
 
-    /// What has come, of a round for which [`Either::test`] has said so.
+    /// The incoming data of a round that [`Either::test`] has found complete.
     ///
     /// # Errors
     /// As those of the exchange.
@@ -139,9 +139,9 @@ pub type Edge = (u32, u32, usize);
 /// This rank's edges.
 #[derive(Debug)]
 pub struct OwnEdges {
-    /// Where they lie in its buffers.
+    /// Their elements in its buffers.
     pub neighbours: Neighbours,
-    /// The number in the whole list of each that leaves it, and of each that comes to it.
+    /// The indices in the whole list of the outgoing edges, and of the incoming ones.
     numbers: (Vec<usize>, Vec<usize>),
 }
 
@@ -165,7 +165,7 @@ pub fn own_edges(world: &World, edges: &[Edge]) -> OwnEdges {
     OwnEdges { neighbours, numbers: (outs, ins) }
 }
 
-/// Element `at` of what goes along an edge in a round.
+/// Element `at` of the data on an edge in a round.
 fn element(edge: usize, round: u32, at: usize) -> u32 {
     (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
 }
@@ -177,13 +177,13 @@ fn jitter(random: &mut Random, most: usize) {
     }
 }
 
-/// So many rounds along the edges, in which every rank starts when it likes.
+/// Runs `rounds` rounds along the edges, in which every rank starts at any time.
 ///
 /// # Errors
 /// As those of the exchange.
 ///
 /// # Panics
-/// What came is not what was sent.
+/// The received data differ from the sent data.
 pub fn rounds(
     exchange: &mut Either,
     edges: &OwnEdges,
@@ -192,8 +192,8 @@ pub fn rounds(
 ) -> Result<(), Error> {
     let (Neighbours { sources, destinations, .. }, (outs, ins)) =
         (&edges.neighbours, &edges.numbers);
-    // A pause is some 40 ns, and a message takes a microsecond: the first is several times as long
-    // at most. What was computed here was more than half of the processor's time of every call.
+    // A pause is some 40 ns, and a message takes a microsecond: the first value is at most several
+    // times that. Computing here was more than half of the processor time of every call.
     let most = if at_length() { 2_000 } else { 200 };
     for round in 0..rounds {
         jitter(random, most);

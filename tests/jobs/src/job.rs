@@ -1,4 +1,4 @@
-//! A job as its starter sees it: words in, lines and an exit code out, processes meanwhile.
+//! A job as seen by its starter: words in, lines and an exit code out, processes meanwhile.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -12,11 +12,11 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::process::{self, Process};
 
-/// The variable by which a job's processes can be told from all others.
+/// The environment variable that identifies a job's processes.
 const MARK: &str = "HIKYAKU_JOBS_MARK";
 
-/// How long something that happens soon may take on a machine that is busy with other things.
-/// Reached only by failing tests.
+/// Time limit for events that occur soon, on a machine that is busy with other things. Only failing
+/// tests reach it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A job to be started.
@@ -33,7 +33,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// So many ranks of `program` with these words, on one node, started by `launcher`.
+    /// `ranks` ranks of `program` with these words, on one node, started by `launcher`.
     pub fn new(launcher: &str, program: &str, ranks: u32, words: &[&str]) -> Job {
         Job {
             launcher: launcher.to_owned(),
@@ -54,13 +54,13 @@ impl Job {
         self
     }
 
-    /// The same on virtual nodes of so many ranks; 0: on one node.
+    /// The same on virtual nodes of this many ranks; 0: on one node.
     #[must_use]
     pub fn ranks_per_node(self, ranks_per_node: u32) -> Job {
         Job { ranks_per_node, ..self }
     }
 
-    /// The same with another limit to its time: whatever hangs is ended then, with code 124.
+    /// The same with another time limit: a hanging job is ended then, with code 124.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Job {
         Job { timeout, ..self }
@@ -96,8 +96,8 @@ impl Job {
         self.start().end()
     }
 
-    /// Runs it to its end, which has to be a good one without a word on standard error; gives what
-    /// it wrote to standard output.
+    /// Runs it to its end, which must be a success without output on standard error. Returns its
+    /// standard output.
     #[track_caller]
     pub fn succeed(&self) -> String {
         let end = self.run();
@@ -119,13 +119,13 @@ fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<String> {
 pub struct End {
     /// The launcher's exit code; none if it was killed.
     pub code: Option<i32>,
-    /// What came out of its standard output.
+    /// Its standard output.
     pub stdout: String,
-    /// What came out of its standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug)]
 pub struct Running {
     launcher: Child,
@@ -165,8 +165,8 @@ impl Running {
         }
     }
 
-    /// The job's memory, as soon as a rank runs its program: whatever is written there, its ranks
-    /// find. `None`: the job has ended before.
+    /// The job's memory, as soon as a rank runs its program, for writing past the ranks. `None`:
+    /// the job has ended before.
     pub fn memory(&mut self) -> Option<File> {
         let (process, _) = self.rank_unless_over(0)?;
         let job = process.variable("HIKYAKU_JOB")?;
@@ -177,7 +177,7 @@ impl Running {
         }
     }
 
-    /// Lets the job run for so long, or to its end if that comes first; says whether it did.
+    /// Lets the job run for `time`, or to its end if that comes first. Returns whether it ended.
     pub fn has_ended_within(&self, time: Duration) -> bool {
         let ended = pidfd_open(Pid::from_child(&self.launcher), PidfdFlags::empty()).unwrap();
         let time = Timespec::try_from(time).unwrap();
@@ -194,7 +194,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whatever a failing test leaves; the launcher's death ends the ranks.
+        // Cleans up after a failing test; the launcher's death ends the ranks.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }

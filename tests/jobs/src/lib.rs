@@ -1,26 +1,26 @@
-//! What tests of whole jobs have in common: starting jobs of real processes, and looking at them
-//! from outside.
+//! Helpers of the tests of whole jobs: they start jobs of real processes, and observe them from
+//! outside.
 //!
-//! A test here starts the program `launch`, which does what `hikyaku run` does, with the program
-//! `rank` as its ranks; both are binaries of this package. What is tested *within* the ranks is in
-//! `src/bin/rank`, where a failed assertion ends the rank, hence the job, hence the test; what is
-//! tested about them is in `tests/`.
+//! A test here starts the program `launch`, which does the same as `hikyaku run`, with the program
+//! `rank` as its ranks; both are binaries of this package. Tests *within* the ranks are in
+//! `src/bin/rank`, where a failed assertion ends the rank, hence the job, hence the test; tests
+//! about them are in `tests/`.
 //!
-//! - [`Job`]: a job to be, [`Running`]: one that runs, [`End`]: how it ended.
+//! - [`Job`]: a job to be started, [`Running`]: a running one, [`End`]: how it ended.
 //! - [`own`]: jobs of a package's own program, whose tests are their launcher.
-//! - [`net`]: hosts on this machine, and what can happen to them.
-//! - [`process`]: what `/proc` says about processes and their memory.
-//! - [`torture`]: what has to hold of shared variables, looked at inside every guard.
+//! - [`net`]: hosts on this machine, and faults of them.
+//! - [`process`]: processes and their memory, from `/proc`.
+//! - [`torture`]: the invariants of shared variables, checked inside every guard.
 //! - [`bits`]: the same collective in every form and language, bit for bit.
 //! - [`edges`]: persistent exchanges along the edges of a graph.
-//! - [`generator`]: random programs that are right by construction.
-//! - [`waits`]: calls that never return, and what is said of them.
+//! - [`generator`]: random programs that are correct by construction.
+//! - [`waits`]: calls that never return, and their reports.
 //! - [`machines`]: the files of the simulated machines.
-//! - [`number`], [`when_full`]: what a variable of the environment says.
-//! - [`at_length`]: whether there is time for more of the same.
-//! - [`Random`]: seeded numbers; [`pattern`]: what messages hold.
+//! - [`number`], [`when_full`]: the values of environment variables.
+//! - [`at_length`]: whether there is time for longer tests.
+//! - [`Random`]: seeded numbers; [`pattern`]: the contents of messages.
 
-// A test that cannot go on should stop where it stands.
+// A test that cannot continue should stop at once.
 #![allow(clippy::unwrap_used)]
 
 pub mod bits;
@@ -53,7 +53,7 @@ pub fn machines() -> Vec<PathBuf> {
     files
 }
 
-/// The number in a variable of the environment; `None`: it is not set.
+/// The number in an environment variable; `None`: it is not set.
 ///
 /// # Panics
 /// It is set to something else.
@@ -62,7 +62,7 @@ pub fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, expected a number")))
 }
 
-/// What full rings of the job are to do, by `HIKYAKU_JOBS_FULL`.
+/// The policy of the job's full rings, from `HIKYAKU_JOBS_FULL`.
 pub fn when_full() -> FullPolicy {
     match std::env::var("HIKYAKU_JOBS_FULL").as_deref() {
         Ok("refuse") => FullPolicy::Refuse,
@@ -71,7 +71,7 @@ pub fn when_full() -> FullPolicy {
     }
 }
 
-/// Whether tests with a choice are to run at length: `make test-all` sets `HIKYAKU_LONG`.
+/// Whether tests with a choice run at length: `make test-all` sets `HIKYAKU_LONG`.
 pub fn at_length() -> bool {
     std::env::var_os("HIKYAKU_LONG").is_some()
 }

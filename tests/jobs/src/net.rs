@@ -6,14 +6,14 @@
 //!   host 2: 10.77.0.3 ──veth──┘
 //! ```
 //!
-//! In place of a wire (veth) a host may have a bad cable, which is a program of this package.
+//! In place of a wire (veth) a host may have a faulty cable, which is a program of this package.
 //!
-//! The first process of a host is `reach serve`: who reaches hosts by `reach` reaches them over the
-//! wire, so that a cut cable cuts off the launcher's daemons as well. Nothing has a name outside
-//! of these spaces, and all of it is gone with the test's process.
+//! The first process of a host is `reach serve`: programs that reach hosts by `reach` do so over
+//! the wire, so that a cut cable cuts off the launcher's daemons as well. Nothing has a name
+//! outside these spaces, and all of it ends with the test's process.
 //!
-//! Nor do hosts know each other's clocks: those that programs measure by (`CLOCK_MONOTONIC`) are
-//! days apart. Linux before 5.6 has one for all.
+//! Hosts have different clocks, too: those that programs measure by (`CLOCK_MONOTONIC`) are days
+//! apart. Linux before 5.6 has one for all.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,16 +26,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::process::{self, Process};
 
-/// Where hosts listen for what they are to run.
+/// The port at which hosts listen for commands.
 pub const PORT: u16 = 7070;
 
 /// The network that all hosts are on.
 pub const NETWORK: &str = "10.77.0.0/24";
 
-/// By how much the clock of each host is ahead of that of the one before, seconds.
+/// How far the clock of each host is ahead of that of the host before, seconds.
 const APART: u64 = 1_000_000;
 
-/// How long what happens at once may take on a busy machine. Reached only by failing tests.
+/// Time limit for immediate events on a busy machine. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Hosts and the wire between them.
@@ -43,14 +43,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Net {
     bridge: Space,
     hosts: Vec<Host>,
-    /// Of host 1, if that is bad.
+    /// The faulty cable of host 1, if it has one.
     cable: Option<Space>,
 }
 
 #[derive(Debug)]
 struct Host {
     space: Space,
-    /// Its first process, by the number that it has outside.
+    /// Its first process, by its number outside.
     first: i32,
 }
 
@@ -62,8 +62,8 @@ struct Space {
 }
 
 impl Space {
-    /// New spaces (`unshare`) or those of another (`nsenter`), in which a shell runs a script that
-    /// says so when it is ready.
+    /// New spaces (`unshare`) or those of another process (`nsenter`), in which a shell runs a
+    /// script that prints a line when it is ready.
     fn new(program: &str, flags: &[&str], script: &str) -> Result<Space, String> {
         let mut command = Command::new(program);
         command.args(flags).args(["sh", "-ec", script]);
@@ -95,7 +95,8 @@ impl Drop for Space {
 }
 
 impl Net {
-    /// So many hosts, or a line on why there can be none. `reach` is the program of this package.
+    /// Makes this many hosts, or returns a line on why it cannot. `reach` is the program of this
+    /// package.
     ///
     /// # Errors
     /// This is not root, or the system has no such spaces.
@@ -107,8 +108,8 @@ impl Net {
         Ok(net)
     }
 
-    /// Two hosts, the second behind a bad cable. `cable` is that program of this package; `seed`
-    /// says what happens to which frame.
+    /// Two hosts, the second behind a faulty cable. `cable` is that program of this package; `seed`
+    /// decides the faults of each frame.
     ///
     /// # Errors
     /// As of `new`, or the system lets no program make network devices.
@@ -158,13 +159,13 @@ impl Net {
         Ok(())
     }
 
-    /// The words that name so many ranks on each of the first hosts: `10.77.0.1:2,10.77.0.2:2`.
+    /// The words that name `ranks` ranks on each of the first hosts: `10.77.0.1:2,10.77.0.2:2`.
     pub fn places(&self, hosts: u32, ranks: u32) -> String {
         let place = |host| format!("{}:{ranks}", address(host));
         (0..hosts).map(place).collect::<Vec<_>>().join(",")
     }
 
-    /// The words before a command that has to run on a host.
+    /// The words before a command that run it on a host.
     pub fn on(&self, host: u32) -> Vec<String> {
         let first = self.hosts[host as usize].first.to_string();
         let enter = ["nsenter", "--target", &first, "--net", "--uts", "--mount", "--pid"];
@@ -173,7 +174,7 @@ impl Net {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// What runs on a host, but for its first process and what has ended.
+    /// The processes on a host, except its first one and those that have ended.
     pub fn processes(&self, host: u32) -> Vec<Process> {
         let first = self.hosts[host as usize].first;
         let space = |pid: i32| fs::read_link(PathBuf::from(format!("/proc/{pid}/ns/pid"))).ok();
@@ -184,10 +185,10 @@ impl Net {
         all.filter(|process| !process.command().is_empty()).collect()
     }
 
-    /// Waits until nothing runs on any host.
+    /// Waits until no process runs on any host.
     ///
     /// # Panics
-    /// Something still does.
+    /// Some process still does.
     #[track_caller]
     pub fn wait_for_silence(&self, about: &str) {
         let start = Instant::now();
@@ -207,18 +208,18 @@ impl Net {
         }
     }
 
-    /// Cuts a host's cable, or mends it.
+    /// Cuts a host's cable, or repairs it.
     pub fn set_cable(&self, host: u32, whole: bool) {
         let state = if whole { "up" } else { "down" };
         self.bridge.run(&format!("ip link set wire{host} {state}")).unwrap();
     }
 
-    /// Freezes everything on a host, or lets it go on.
+    /// Freezes all processes on a host, or resumes them.
     pub fn set_frozen(&self, host: u32, frozen: bool) {
         let signal = if frozen { Signal::STOP } else { Signal::CONT };
         let first = Pid::from_raw(self.hosts[host as usize].first);
         let pids = self.processes(host).into_iter().filter_map(|it| Pid::from_raw(it.pid));
-        // Who has ended meanwhile needs no signal.
+        // Processes that have ended meanwhile need no signal.
         pids.chain(first).for_each(|pid| _ = kill_process(pid, signal));
     }
 
@@ -229,7 +230,7 @@ impl Net {
         space.process.wait().unwrap();
     }
 
-    /// Takes the bad cable away, which says what it has done.
+    /// Removes the faulty cable, and returns its report.
     pub fn take_cable(&mut self) -> String {
         let mut cable = self.cable.take().expect("this has one");
         drop(cable.process.stdin.take());

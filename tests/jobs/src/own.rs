@@ -1,9 +1,9 @@
 //! Jobs whose launcher is the test program itself.
 //!
-//! Only a package's own tests know where Cargo has put its program, and the ranks' output is the
-//! launcher's, so what is said can only be read if the launcher is a process of its own. It is the
-//! test program once more: a test named `launcher`, which does nothing but call [`launch`], is run
-//! alone and starts the job that an environment variable says.
+//! Only a package's own tests know where Cargo has put its program. The ranks' output is the
+//! launcher's, so it can only be read if the launcher is a process of its own. That process is the
+//! test program once more: a test named `launcher`, which only calls [`launch`], is run alone and
+//! starts the job that an environment variable names.
 //!
 //! ```no_run
 //! use hikyaku_jobs::own;
@@ -28,19 +28,19 @@ use std::time::Duration;
 use hikyaku_launch::Launch;
 use hikyaku_launch::processes::{Machine, Processes};
 
-/// Names the ranks and the arguments of the job that the launcher is to run, one a line.
+/// The ranks and the arguments of the launcher's job, one a line.
 const JOB: &str = "HIKYAKU_JOBS_OWN";
 
 /// If set, the job runs in virtual time: on the machine of this file, if it is one.
 const VIRTUAL: &str = "HIKYAKU_JOBS_OWN_VIRTUAL";
 
-/// What the launcher's exit code is said in, among the lines of the test harness.
+/// Marks the launcher's exit code in the output of the test harness.
 const CODE: &str = "the job's code is ";
 
-/// Long enough for any job here; whatever hangs is ended then, with code 124.
+/// Long enough for any job here; a hanging one is ended then, with code 124.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs `program` as the environment says; without the variable there is no job and nothing to do.
+/// Runs `program` as the environment says; does nothing without the variable.
 pub fn launch(program: &str) {
     launch_by(|_| program);
 }
@@ -76,12 +76,12 @@ fn launch_by<'a>(choose: impl FnOnce(&mut Vec<&str>) -> &'a str) {
     println!("{CODE}{}", outcome.code);
 }
 
-/// Runs the program on so many ranks: the job's exit code, and what came out of both streams.
+/// Runs the program on `ranks` ranks. Returns the job's exit code, and its output on both streams.
 pub fn run(ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     run_in(None, ranks, arguments)
 }
 
-/// The same with a variable that the ranks have.
+/// The same with an environment variable for the ranks.
 pub fn run_with(variable: (&str, &Path), ranks: u32, arguments: &[&str]) -> (i32, String, String) {
     run_in(Some((variable.0, variable.1.as_os_str())), ranks, arguments)
 }

@@ -1,8 +1,8 @@
-//! What messages hold, so that a receiver knows every byte without having been told.
+//! The contents of messages: a receiver can compute every byte by itself.
 //!
-//! A message is named by a key that both sides make from what they agree on (who, to whom, the
-//! how-manieth). Its words follow from key and place, so a message that is cut, shifted, mixed
-//! with another or delivered twice does not look right anywhere.
+//! A message is named by a key that both sides make from what they agree on (sender, receiver,
+//! sequence number). Its words follow from key and place, so a message that is cut, shifted, mixed
+//! with another or delivered twice differs somewhere.
 
 use crate::Random;
 

@@ -1,4 +1,4 @@
-//! What `/proc` says about processes and their memory.
+//! Processes and their memory, from `/proc`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// Name of the memory of jobs, as `/proc` shows it.
 const MEMORY: &str = "/memfd:hikyaku";
 
-/// The state of a socket of TCP that accepts connections, in `/proc/net/tcp`.
+/// The state of a TCP socket that accepts connections, in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
 
-/// A line of this process's `/proc/self/status` that is in kB, in bytes: `VmRSS`, `VmHWM` (the
-/// most there ever was), `RssShmem`.
+/// A line of this process's `/proc/self/status` that is in kB, in bytes: `VmRSS`, `VmHWM` (its
+/// maximum so far), `RssShmem`.
 pub fn own_memory(name: &str) -> u64 {
     field(Path::new("/proc/self/status"), name)
 }
@@ -24,13 +24,13 @@ pub(crate) fn job_path(job: &str) -> String {
     format!("/proc/{launcher}/fd/{fd}")
 }
 
-/// What the memory of this rank's job takes, bytes.
+/// The size of the memory of this rank's job, bytes.
 pub fn job_memory() -> u64 {
     let job = std::env::var("HIKYAKU_JOB").unwrap();
     fs::metadata(job_path(&job)).unwrap().blocks() * 512
 }
 
-/// Memory that programs can still have, bytes.
+/// Memory that is available to programs, bytes.
 pub fn available_memory() -> u64 {
     field(Path::new("/proc/meminfo"), "MemAvailable")
 }
@@ -86,7 +86,7 @@ impl Process {
         mapped.chain(open).collect()
     }
 
-    /// What its descriptors are, by their paths.
+    /// The targets of its descriptors.
     fn files(&self) -> Vec<(PathBuf, String)> {
         let files = fs::read_dir(self.path.join("fd")).into_iter().flatten().flatten();
         let named = |file: fs::DirEntry| {
@@ -102,7 +102,7 @@ impl Process {
         File::open(path).ok()
     }
 
-    /// The ports at which it accepts connections of TCP.
+    /// The ports at which it accepts TCP connections.
     pub fn ports(&self) -> Vec<u16> {
         let own: BTreeSet<String> = self.files().into_iter().map(|(_, target)| target).collect();
         let table = fs::read_to_string(self.path.join("net/tcp")).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Process {
     }
 }
 
-/// What this process holds open, by what it is.
+/// The targets of this process's open descriptors.
 pub fn own_files() -> Vec<String> {
     let files = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());

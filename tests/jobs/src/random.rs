@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use hikyaku_nic::random;
 
-/// Numbers that choose sizes and moments; any seed will do.
+/// Numbers that choose sizes and moments; any seed is valid.
 #[derive(Debug, Clone)]
 pub struct Random(random::Random);
 

@@ -1,19 +1,19 @@
-//! What has to hold of shared variables whatever ranks, processors and fabrics do, looked at inside
-//! every guard.
+//! The invariants of shared variables on any ranks, processors and fabrics, checked inside every
+//! guard.
 //!
-//! Ranks acquire variables in random ways: waiting, trying, for a while, as futures that they drop,
-//! one while they have another. Whoever is inside looks three times, with rests in between:
+//! Ranks acquire variables in random ways: waiting, trying, with a limit, as futures that they
+//! drop, one while they hold another. A rank inside checks three times, with rests in between:
 //!
-//! - **one owner, no reader beside a writer**: a count of who is inside, kept by atomic operations
-//!   on a window, which has nothing to do with the variables: it sees two that are inside at the
-//!   same time wherever their copies are;
+//! - **one owner, no reader beside a writer**: a count of the ranks inside, kept by atomic
+//!   operations on a window, which is independent of the variables: it detects two ranks inside at
+//! the same time wherever their copies are;
 //! - **whole**: every element has the stamp of one write, also after the rests;
 //! - **the newest**: that stamp is the one that the window has of the last write;
-//! - **every request answered**: who waits has it within [`Plan::patience`].
+//! - **every request answered**: a waiting rank acquires it within [`Plan::patience`].
 //!
-//! At the end the variables have counted all writes. A rank that finds something wrong says so at
-//! once, on its standard error, and in the window, and all stop: with a protocol that is wrong it
-//! may be that nobody comes to the end.
+//! At the end the variables have counted all writes. A rank that detects a violation reports it at
+//! once, on its standard error, and in the window, and all stop: with a faulty protocol no rank
+//! might reach the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -26,17 +26,17 @@ use hikyaku::{Error, Op, Window, World};
 
 use super::random::Random;
 
-/// How many variables, in a window of two words each and one more.
+/// The number of variables, in a window of two words each and one more.
 const VARIABLES: usize = 3;
 const STOP: usize = 2 * VARIABLES;
 
-/// A writer in the count of who is inside; a reader is 1.
+/// The weight of a writer in the count of ranks inside; a reader is 1.
 const WRITER: u64 = 1 << 32;
 
 /// A stamp is the number of the write, and below it the rank.
 const RANK_BITS: u32 = 16;
 
-/// How much of it.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// Attempts of each rank to acquire something.
@@ -47,18 +47,18 @@ pub struct Plan {
     pub patience: Duration,
 }
 
-/// What a rank has done and found.
+/// A rank's actions and findings.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
-    /// What does not hold, if this rank has seen that.
+    /// The violation, if this rank has detected one.
     pub broken: Option<String>,
-    /// How often it wrote, and read.
+    /// How often it wrote.
     pub writes: u64,
     /// How often it read.
     pub reads: u64,
-    /// How often it was refused, or had waited for as long as it wanted.
+    /// How often it was refused, or reached its limit of waiting.
     pub refused: u64,
-    /// How often it dropped a future that had not come to anything.
+    /// How often it dropped a future that was not ready.
     pub dropped: u64,
 }
 
@@ -74,10 +74,10 @@ impl From<Error> for End {
     }
 }
 
-/// Acquires variables at random and looks at them. Every rank calls it.
+/// Acquires variables at random and checks them. Every rank calls it.
 ///
 /// # Errors
-/// As the calls of [`World`]. What does not hold is no error but in the verdict.
+/// As the calls of [`World`]. A violation is not an error; it is in the verdict.
 pub fn run(world: &World, seed: u64, plan: Plan) -> Result<Verdict, Error> {
     let whole = world.shared::<u64>("torture", &[plan.elements as u64])?;
     let options = SharedOptions { parts: Parts::Rows(1), ..SharedOptions::default() };
@@ -93,11 +93,11 @@ pub fn run(world: &World, seed: u64, plan: Plan) -> Result<Verdict, Error> {
         if torture.ledger.load(0, STOP)? != 0 {
             break;
         }
-        // Often the one of before: such are kept.
+        // Often the same as before: such variables are kept.
         if torture.random.below(2) == 0 {
             at = torture.random.below(VARIABLES);
         }
-        // What the library's own assertions find is found too.
+        // Failures of the library's own assertions are detected too.
         let end = catch_unwind(AssertUnwindSafe(|| torture.turn(at, false)));
         match end.unwrap_or_else(|_| Err(End::Broken("panicked".to_owned()))) {
             Ok(()) => torture.pause(),
@@ -121,7 +121,7 @@ struct Torture<'w> {
     world: &'w World,
     plan: Plan,
     parts: [Part<u64>; VARIABLES],
-    /// At rank 0: of each variable who is inside, and the stamp of its last write.
+    /// At rank 0: for each variable the ranks inside, and the stamp of its last write.
     ledger: Window<'w, u64>,
     random: Random,
     written: [u64; VARIABLES],
@@ -129,8 +129,8 @@ struct Torture<'w> {
 }
 
 impl Torture<'_> {
-    /// One attempt. `nested`: this rank has another variable, a lower one, so that nobody waits in
-    /// a circle.
+    /// One attempt. `nested`: this rank holds another variable, a lower one, so that no circle of
+    /// waits arises.
     fn turn(&mut self, at: usize, nested: bool) -> Result<(), End> {
         let part = self.parts[at].clone();
         if self.random.below(2) == 0 {
@@ -151,8 +151,8 @@ impl Torture<'_> {
         }
     }
 
-    /// Acquires a variable in one of the ways that there are; `None`: it has been refused, or given
-    /// up.
+    /// Acquires a variable in one of the possible ways; `None`: it was refused, or the attempt was
+    /// abandoned.
     fn acquire<G>(
         &mut self,
         at: usize,
@@ -190,7 +190,7 @@ impl Torture<'_> {
         Ok(None)
     }
 
-    /// Inside, alone.
+    /// Checks inside as a writer: alone.
     fn write(&mut self, at: usize, guard: &mut WriteGuard<u64>, nested: bool) -> Result<(), End> {
         let beside = self.ledger.fetch_add(0, inside(at), WRITER)?;
         self.demand(beside == 0, at, || format!("{} beside a new writer", people(beside)))?;
@@ -212,7 +212,7 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Inside, with readers only.
+    /// Checks inside as a reader: with readers only.
     fn read(&mut self, at: usize, guard: &ReadGuard<u64>, nested: bool) -> Result<(), End> {
         let beside = self.ledger.fetch_add(0, inside(at), 1)?;
         self.demand(beside < WRITER, at, || format!("{} beside a new reader", people(beside)))?;
@@ -236,7 +236,7 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Every element has this stamp.
+    /// Checks that every element has this stamp.
     fn holds(&self, at: usize, found: &[u64], stamp: u64) -> Result<(), End> {
         let other = found.iter().position(|value| *value != stamp);
         self.demand(other.is_none(), at, || {
@@ -266,7 +266,7 @@ impl Torture<'_> {
         }
     }
 
-    /// At the end, when nobody is inside: no write is lost.
+    /// At the end, when no rank is inside: no write is lost.
     fn count(&mut self) -> Result<(), Error> {
         self.world.allreduce(&mut self.written, Op::Sum)?;
         for (at, written) in self.written.into_iter().enumerate() {
@@ -285,7 +285,7 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Says what does not hold; the first of it is the verdict.
+    /// Reports a violation; the first one is the verdict.
     fn finds(&mut self, what: String) {
         eprintln!("BROKEN: {what}");
         self.verdict.broken.get_or_insert(what);

@@ -1,9 +1,10 @@
-//! Calls that never return, and what the report of a job that hangs says of each.
+//! Calls that never return, and the report of each in a job that hangs.
 //!
-//! The rank of a call's number makes it, all in one job; the last rank receives what nobody sends.
+//! The rank of a call's number makes it, all in one job; the last rank receives a message that is
+//! never sent.
 
-/// Each call and how its line goes on after "waits in "; `SELF` is its rank, `LAST` the last
-/// one. The last call is one of which virtual time cannot say that it never returns.
+/// Each call and the continuation of its line after "waits in "; `SELF` is its rank, `LAST` the
+/// last one. Virtual time cannot tell that the last call never returns.
 pub const CALLS: [(&str, &str); 33] = [
     ("send", "send to rank LAST, tag 3"),
     ("ssend", "send to rank LAST, tag 4"),

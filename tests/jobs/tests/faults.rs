@@ -1,15 +1,15 @@
-//! Whole jobs over ports that meet faults (`--faults` of `hikyaku run` and `simulate`): commands
-//! that are refused though there is room, messages that land late. What is `Full` or late in one
-//! call in a million otherwise is so in one of twenty here.
+//! Whole jobs over ports with injected faults (`--faults` of `hikyaku run` and `simulate`):
+//! commands that are refused although there is room, messages that land late. Otherwise one call in
+//! a million is `Full` or late; here one in twenty.
 //!
-//! `HIKYAKU_PROGRAMS` (`make test-all`) says how much of it: a seed for each 100 programs. Seeds
-//! are the same in each run; `HIKYAKU_PROGRAMS_SEED` chooses others (`make programs`).
+//! `HIKYAKU_PROGRAMS` (`make test-all`) sets the amount: a seed for each 100 programs. Seeds are
+//! the same in each run; `HIKYAKU_PROGRAMS_SEED` chooses others (`make programs`).
 
 #![allow(clippy::unwrap_used)]
 
 use hikyaku_jobs::{Job, Random, number};
 
-/// So many seeds, each printed.
+/// The seeds, each printed.
 fn seeds() -> impl Iterator<Item = String> {
     let programs = number("HIKYAKU_PROGRAMS").unwrap_or(40);
     let mut random = Random::new(number("HIKYAKU_PROGRAMS_SEED").unwrap_or(1));
@@ -32,8 +32,8 @@ fn run(ranks: u32, ranks_per_node: u32, words: &[&str], variables: &[(&str, &str
     variables.iter().fold(job(LAUNCH, (ranks, ranks_per_node), words), with).succeed();
 }
 
-/// Runs a program in virtual time, with faults by a seed if there is one; says when it ended and
-/// what the interfaces did.
+/// Runs a program in virtual time, with faults by a seed if there is one; returns its end time and
+/// the actions of the interfaces.
 fn simulate(shape: (u32, u32), words: &[&str], seed: Option<&str>, protocol: &str) -> String {
     let job = job(SIMULATE, shape, words).variable("HIKYAKU_SHARED", protocol);
     let job = seed.iter().fold(job, |job, seed| job.variable("HIKYAKU_FAULTS", seed));
@@ -56,7 +56,7 @@ fn calls_of_every_kind() {
     }
 }
 
-/// Rings that change hands, memory of others, and a chain into a window that its owner closes.
+/// Rings that change hands, remote memory, and a chain into a window that its owner closes.
 #[test]
 fn landing_rings_and_memory_of_others() {
     let rings = [("HIKYAKU_JOBS_RINGS", "1")];
@@ -107,8 +107,9 @@ fn mixed_traffic() {
 
 #[test]
 fn a_sender_that_is_faster_than_its_receiver() {
-    // Links count their time in calls, so whoever waits for one gives the processor away instead of
-    // sleeping: on a busy machine that is a time slice of somebody else's each, hence not more.
+    // Links count their time in calls, so a rank that waits for one yields the processor instead of
+    // sleeping: on a busy machine each yield costs another program's time slice, hence no more
+    // calls.
     for seed in seeds() {
         for ranks_per_node in [0, 1] {
             let words = ["flood", "10000", "8"];

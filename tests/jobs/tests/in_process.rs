@@ -1,6 +1,6 @@
-//! `Launch` as a library, many times in one process: nothing of a job stays behind in it.
+//! `Launch` as a library, many times in one process: a job leaves nothing behind in it.
 //!
-//! The only test of its file, so that nobody else opens descriptors in this process.
+//! The only test of its file, so that no other test opens descriptors in this process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use hikyaku_jobs::process::{self, own_files};
 use hikyaku_launch::Launch;
 
-/// Reached only by failing tests.
+/// Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many descriptors this process has once the threads that write the ranks' output, which no
-/// launch waits for, have ended, and no more than `expected` are open.
+/// The number of descriptors of this process once the threads that write the ranks' output, which
+/// no launch waits for, have ended, and no more than `expected` are open.
 fn settled(expected: usize) -> usize {
     let start = Instant::now();
     loop {
@@ -45,7 +45,7 @@ fn jobs_leave_no_descriptor_memory_or_child_in_their_launcher() {
             let reason = outcome.reason.unwrap();
             assert!(reason.starts_with("rank 2 (pid "), "{reason}");
             assert!(reason.ends_with(") was killed by signal 9 (SIGKILL)"), "{reason}");
-            // What is opened once for all launches is there after the first.
+            // Descriptors that all launches share are open after the first.
             let before = *before.get_or_insert_with(|| settled(usize::MAX));
             assert_eq!(settled(before), before, "{:#?}", own_files());
             let memories = own_files().into_iter().filter(|file| file.contains("hikyaku"));

@@ -1,8 +1,8 @@
 //! Jobs of very many ranks: they run, or are refused before they start, in one line that says how
 //! many would fit.
 //!
-//! A program of tests of its own, whose tests take turns: cargo runs such programs one by one, and
-//! a job of 4,096 ranks may need all of a machine's memory.
+//! A test program of its own, whose tests run one at a time: cargo runs such programs one by one,
+//! and a job of 4,096 ranks may need all of a machine's memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,18 +11,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hikyaku_jobs::{End, Job, at_length};
 
-/// As many as `hikyaku run` takes.
+/// The most that `hikyaku run` accepts.
 const MOST: u32 = 4_096;
 
-/// Whoever has it, runs.
+/// The test that holds this runs.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many ranks run on any machine: more than share lines, which are those of several nodes then,
-/// in shorter rings.
+/// The number of ranks that runs on any machine: more than can share lines, which then belong to
+/// several nodes, and in shorter rings.
 fn many() -> u32 {
     if at_length() { 1_024 } else { 300 }
 }
@@ -49,7 +49,7 @@ fn a_thousand_ranks_agree() {
     assert_eq!(ranks(many(), "agree").succeed(), "");
 }
 
-/// A job that was refused: what it takes and what there is, MiB, and how many ranks would fit.
+/// A refused job: the memory it needs and the available memory, MiB, and how many ranks would fit.
 #[derive(Debug)]
 struct Refused {
     wanted: u64,
@@ -74,7 +74,7 @@ impl Refused {
     }
 }
 
-/// Starts what follows on a machine with so many MiB of memory available, as it is told.
+/// Starts the following words on a machine that reports this many MiB of available memory.
 fn with_available(mebibytes: u32) -> Vec<String> {
     let script = format!(
         "file=$(mktemp) && echo 'MemAvailable: {} kB' > $file && mount --bind $file /proc/meminfo \
@@ -85,7 +85,8 @@ fn with_available(mebibytes: u32) -> Vec<String> {
     unshare.chain([script, "small".to_owned()]).collect()
 }
 
-/// The estimate is of what a job takes: so many ranks as are said to fit do, in most of that room.
+/// The estimate matches the job's use: as many ranks as it reports do fit, and use most of the
+/// room.
 #[test]
 fn what_is_said_to_fit_fits() {
     const ROOM: u32 = 512;

@@ -1,8 +1,9 @@
-//! Random programs, in real and in virtual time on every machine there is.
+//! Random programs, in real and in virtual time on every machine that exists.
 //!
-//! `HIKYAKU_PROGRAMS` says how many there are in all (`make test-all`: 1,000). They are the same in
-//! each run, so that a change is judged by what it changes; `HIKYAKU_PROGRAMS_SEED` chooses others,
-//! and `make programs` fresh ones. A failure names its seed, the fewest steps that fail and what
+//! `HIKYAKU_PROGRAMS` is the total number of programs (`make test-all`: 1,000). They are the same
+//! in each run, so that a change is judged by its effect; `HIKYAKU_PROGRAMS_SEED` chooses others,
+//! and
+//! `make programs` new ones. A failure names its seed, the fewest steps that fail and the call that
 //! each rank waits in; the program `programs` runs others by hand.
 
 #![allow(clippy::unwrap_used)]
@@ -13,7 +14,7 @@ use hikyaku_jobs::generator::Kept;
 use hikyaku_jobs::generator::many::Many;
 use hikyaku_jobs::{machines, number};
 
-/// Of the programs that every run has.
+/// The seed of the programs of every run.
 const SEED: u64 = 1_000_000;
 
 #[test]
@@ -23,7 +24,8 @@ fn random_programs() {
     println!("programs: HIKYAKU_PROGRAMS_SEED={seed}");
     let programs = Path::new(env!("CARGO_BIN_EXE_generated")).parent().unwrap();
     let new = |share| Many::new(programs.to_owned(), seed, share);
-    // Half of them for real, the others on the machines in equal parts; some of both with faults.
+    // Half of them in real time, the others on the machines in equal parts; some of both with
+    // faults.
     let mut runs = vec![new(count * 3 / 8), Many { faults: true, ..new(count / 8) }];
     let machines = machines();
     let of_each = (count / 2).div_ceil(machines.len() as u64);
@@ -37,8 +39,8 @@ fn random_programs() {
     assert!(failed.is_empty(), "from the seed {seed} on: {failed:?}");
 }
 
-/// Programs that waited for ever or panicked once: the machine, if any, whether ports met faults,
-/// the seed, the steps that were enough, and of which kinds they are.
+/// Programs that once waited for ever or panicked: the machine, if any, whether faults were
+/// injected, the seed, the steps that suffice, and their kinds.
 type Once = (&'static str, bool, u64, &'static [u32], &'static [&'static str]);
 const ONCE: &[Once] = &[
     ("", false, 1019, &[25, 26, 27], &["collective", "acquire", "unmatched"]),

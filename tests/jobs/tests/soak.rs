@@ -1,5 +1,5 @@
-//! Mixed traffic of five ranks, checked byte for byte, for `HIKYAKU_SOAK_SECONDS`: 9 if not given,
-//! a minute at length.
+//! Mixed traffic of five ranks, checked byte for byte, for `HIKYAKU_SOAK_SECONDS`: by default 9
+//! seconds, or a minute at length.
 //!
 //! `make soak` runs it for an hour. `HIKYAKU_SOAK_SEED` repeats a run.
 

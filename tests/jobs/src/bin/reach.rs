@@ -1,10 +1,10 @@
 //! A remote shell for tests, over a network that a test can cut.
 //!
-//! - `reach serve` is the first process of a host: it runs what is asked for, buries what is left
-//!   behind, and ends, and with it the host, when its standard input does.
-//! - `reach [-x] ADDRESS COMMAND...` has a shell there run the command. Its standard input and
-//!   output are the command's. It notices no cut cable, as ssh does not.
-//! - `reach hosts COUNT COMMAND...` makes so many hosts and runs the command on the first.
+//! - `reach serve` is the first process of a host: it runs requested commands, reaps orphans, and
+//!   ends, and with it the host, when its standard input does.
+//! - `reach [-x] ADDRESS COMMAND...` lets a shell there run the command. Its standard input and
+//!   output are the command's. Like ssh, it does not detect a cut cable.
+//! - `reach hosts COUNT COMMAND...` makes COUNT hosts and runs the command on the first.
 
 #![allow(clippy::unwrap_used)]
 #![expect(clippy::disallowed_methods, reason = "threads end the program; burials are not urgent")]
@@ -21,11 +21,11 @@ use std::time::Duration;
 use hikyaku_jobs::net::{Net, PORT};
 use rustix::process::{WaitOptions, wait};
 
-/// How often a host without processes looks for new ones to bury.
+/// How often a host without processes checks for new ones to reap.
 const BURIAL: Duration = Duration::from_millis(20);
 
 fn main() {
-    // Of the words that other launchers have for ssh.
+    // One of the options that other launchers pass to ssh.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "-x").collect();
     match &words[..] {
         [word] if word == "serve" => serve(),
@@ -55,7 +55,7 @@ fn serve() {
     }
 }
 
-/// Starts the command that a connection begins with, up to a zero.
+/// Starts the command at the beginning of a connection's stream, up to a zero byte.
 #[expect(clippy::zombie_processes, reason = "`serve` buries whatever has ended")]
 fn run(stream: &mut TcpStream) {
     stream.set_nodelay(true).unwrap();
@@ -93,7 +93,7 @@ fn reach(address: &str, command: &str) {
     pass(&mut stream, &mut out);
 }
 
-/// Runs a command on the first of so many hosts, which end with it: its exit code.
+/// Runs a command on the first of `count` hosts, which end with it. Returns its exit code.
 fn on_hosts(count: &str, command: &[String]) -> i32 {
     let own = current_exe().unwrap();
     let net = Net::new(count.parse().unwrap(), own.to_str().unwrap()).unwrap();
@@ -103,7 +103,7 @@ fn on_hosts(count: &str, command: &[String]) -> i32 {
 }
 
 /// Passes bytes on until either end is closed. Not `std::io::copy`: that splices, and while a
-/// splice waits for a socket nobody can read the pipe.
+/// splice waits for a socket no other thread can read the pipe.
 fn pass(from: &mut dyn Read, to: &mut dyn Write) {
     let mut bytes = [0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {

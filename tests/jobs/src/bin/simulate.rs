@@ -1,5 +1,5 @@
-//! A launcher in virtual time: what `hikyaku simulate … -- PROGRAM` does, with the numbers in fixed
-//! places and a line on the run that tests can read.
+//! A launcher in virtual time: the same as `hikyaku simulate … -- PROGRAM`, with the numbers in
+//! fixed places and a line about the run for tests.
 //!
 //! `simulate RANKS RANKS_PER_NODE TIMEOUT PROGRAM [ARGUMENTS]`; one rank to a node if
 //! RANKS_PER_NODE is 0. The machine is the tests' own, or that of the file in `SIMULATE_MACHINE`.
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the machine has carried from one node to another: messages of every kind.
+/// The number of messages of every kind that the machine has carried between nodes.
 fn between_nodes(report: &VirtualReport, per_node: u32) -> usize {
     let sent = report.trace.records().iter().filter(|record| record.kind == RecordKind::Send);
     sent.filter(|record| record.who / per_node != record.whom / per_node).count()

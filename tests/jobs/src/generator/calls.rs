@@ -1,4 +1,4 @@
-//! Collectives: what each rank gives to one, and what it has to get.
+//! Collectives: the contribution of each rank, and its expected result.
 
 use std::ops::Range;
 
@@ -13,14 +13,14 @@ use crate::pattern::{key, message};
 pub(super) struct Call {
     pub kind: Kind,
     pub root: u32,
-    /// Bytes of a block, or elements of a reduction; those of unequal blocks are about as long.
+    /// Bytes of a block, or elements of a reduction; unequal blocks are about as long.
     pub length: usize,
     pub combine: Combine,
-    /// Its content.
+    /// The key of its content.
     pub name: u64,
 }
 
-/// Which collective.
+/// The kind of collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Barrier,
@@ -81,7 +81,7 @@ impl Kind {
 pub(super) enum Combine {
     Sum,
     Max,
-    /// Maps `x -> a x + b` one after the other, which does not commute.
+    /// Composes maps `x -> a x + b`, which do not commute.
     Maps,
 }
 
@@ -108,7 +108,7 @@ fn composed(left: u64, right: u64) -> u64 {
     u64::from(a.wrapping_mul(c)) << 32 | u64::from(a.wrapping_mul(d).wrapping_add(b))
 }
 
-/// One rank's memory for one call. Those that move blocks use bytes, those that combine words.
+/// One rank's memory for one call. Calls that move blocks use bytes, reductions use words.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub call: Call,
@@ -119,15 +119,15 @@ pub(super) struct Work {
     pub into: Vec<u8>,
     pub words: Vec<u64>,
     pub part: Vec<u64>,
-    /// Where the blocks for the ranks, and from them, lie, if layouts say so.
+    /// The layouts of the blocks for the ranks, and from them, if the call has layouts.
     pub layouts: (Vec<Layout>, Vec<Layout>),
 }
 
-/// What memory holds where nothing has arrived.
+/// The content of memory where nothing has arrived.
 const EMPTY: u8 = 0xee;
 
 impl Work {
-    /// What this rank gives to the call when it is done for the `round`-th time.
+    /// This rank's contribution to the call in the `round`-th round.
     pub(super) fn new(call: Call, rank: u32, size: u32, round: u64) -> Work {
         let (data, into, words, part) = Default::default();
         let layouts = Default::default();
@@ -182,7 +182,7 @@ impl Work {
         }
     }
 
-    /// How long the block from one rank to another is.
+    /// The length of the block from one rank to another.
     fn count(&self, from: u32, to: u32) -> usize {
         let Call { kind, length, name, .. } = self.call;
         let names = match kind {
@@ -205,17 +205,17 @@ impl Work {
         message(name, self.count(from, to))
     }
 
-    /// Lengths of what goes to each rank.
+    /// Lengths of the blocks for each rank.
     pub(super) fn outgoing(&self) -> Vec<usize> {
         (0..self.size).map(|to| self.count(self.rank, to)).collect()
     }
 
-    /// Lengths of what comes from each rank.
+    /// Lengths of the blocks from each rank.
     pub(super) fn incoming(&self) -> Vec<usize> {
         (0..self.size).map(|from| self.count(from, self.rank)).collect()
     }
 
-    /// This rank's words, or another's, at these places.
+    /// The words of this rank, or of another, at these places.
     fn terms(&self, rank: u32, places: Range<usize>) -> Vec<u64> {
         let name = key(self.call.name, &[u64::from(rank), self.round]);
         let word = |at: usize| (name ^ (at as u64).wrapping_mul(GOLDEN)) >> 3;
@@ -231,7 +231,7 @@ impl Work {
         result
     }
 
-    /// Blocks with holes between their elements, and in another order where they arrive.
+    /// Blocks with gaps between their elements, and in another order at the receiver.
     fn lay_out(&mut self) {
         let place = |counts: &[usize], reversed: bool| {
             let (mut layouts, mut start) = (vec![Layout::contiguous(0, 0); counts.len()], 0);
@@ -261,7 +261,7 @@ impl Work {
         self.layouts = (out, into);
     }
 
-    /// Whether this rank has got what it has to get.
+    /// Checks this rank's result.
     #[track_caller]
     pub(super) fn check(&self) {
         let (rank, size, root) = (self.rank, self.size, self.call.root);

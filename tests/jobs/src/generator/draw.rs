@@ -9,23 +9,23 @@ use super::plan::{Act, DUPLICATES, How, Message, Program, Step, Turn, Variable, 
 use super::run::first_tag;
 use crate::Random;
 
-/// Lengths about which something changes: inline, packets, eager, segments of broadcasts.
+/// Lengths near thresholds: inline, packets, eager, segments of broadcasts.
 const EDGES: [usize; 8] = [40, 64, 4096, 8192, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
 /// Bytes of a program's messages and collectives, added up over the ranks.
 const MOST_BYTES: usize = 48 << 20;
-/// In virtual time, where packets are simulated one by one.
+/// The same in virtual time, where packets are simulated one by one.
 const MOST_VIRTUAL_BYTES: usize = 2 << 20;
 
 /// Bytes of a program's window.
 const MOST_WINDOW: usize = 4 << 20;
 
-/// How deep steps are within steps.
+/// The depth of steps within steps.
 const DEPTH: usize = 2;
 
 impl Program {
-    /// The program of a seed. `nodes`: it is for a machine of so many, in virtual time, where there
-    /// are no kills, and no variables by datagrams.
+    /// The program of a seed. `nodes`: for a machine of this many nodes, in virtual time, where
+    /// there are no kills, and no variables that use datagrams.
     pub fn from_seed(seed: u64, nodes: Option<u32>) -> Program {
         let virtual_time = nodes.is_some();
         let mut random = Random::new(seed);
@@ -59,7 +59,7 @@ struct Draw {
     bytes: usize,
     /// The number of the last step.
     number: u32,
-    /// The end of a rank before the others'.
+    /// The early end of a rank.
     loss: Option<Act>,
     program: Program,
 }
@@ -83,8 +83,8 @@ impl Draw {
         (from, (from + 1 + self.below(ranks as usize - 1) as u32) % ranks)
     }
 
-    /// A length for something that `copies` ranks send: about a threshold, or as likely between 1
-    /// and 2 bytes as between 1 and 2 MiB, and sometimes nothing.
+    /// A length for data that `copies` ranks send: near a threshold, or as likely between 1 and 2
+    /// bytes as between 1 and 2 MiB, and sometimes zero.
     fn length(&mut self, copies: usize) -> usize {
         let length = match self.below(3) {
             0 => (self.random.pick(&EDGES) + self.below(3)) - 1,
@@ -111,8 +111,8 @@ impl Draw {
         self.loss = Some(if kill { Act::Kill { rank, micros } } else { Act::Leave { rank } });
     }
 
-    /// Whether a rank leaves before the others. Nobody can know then whether something still comes
-    /// that may be from any rank: such a receive waits until all others have left.
+    /// Whether a rank leaves before the others. Then no rank can know whether a message from any
+    /// rank is still to arrive: such a receive waits until all others have left.
     fn loses_in_order(&self) -> bool {
         matches!(self.loss, Some(Act::Leave { .. }))
     }
@@ -175,7 +175,7 @@ impl Draw {
         (0..count).map(|place| self.message(number, place)).collect()
     }
 
-    /// A message of a step; `place`: how many it has before.
+    /// A message of a step; `place`: the number of messages before it.
     fn message(&mut self, number: u32, place: usize) -> Message {
         let (from, to) = if self.one_in(10) {
             let rank = self.rank();
@@ -185,7 +185,7 @@ impl Draw {
         };
         let how =
             self.random.pick(&[How::Exact, How::Exact, How::AnySource, How::Probe, How::Poll]);
-        // Others share few tags, so that order counts.
+        // Others share few tags, so that order matters.
         let tag = if how == How::AnySource { 10 + place } else { self.below(3) };
         let how = match how {
             How::AnySource if self.loses_in_order() => How::Probe,
@@ -236,7 +236,7 @@ impl Draw {
         let calls = (0..self.below(6)).map(|_| (1 + self.below(DUPLICATES), self.call())).collect();
         let mut messages = self.messages(number, 8);
         for message in &mut messages {
-            // They are waited for when all are started.
+            // They are waited for when all have been started.
             message.how = if message.how == How::AnySource { How::AnySource } else { How::Exact };
         }
         let within = (0..self.below(4)).map(|_| self.step(depth + 1)).collect();
@@ -291,7 +291,7 @@ impl Draw {
                 let turns = turns.collect();
                 Act::Atomics { slot, turns }
             }
-            // Who is killed inside leaves the lock to nobody.
+            // A rank that is killed inside passes the lock to no other rank.
             1 if !matches!(self.loss, Some(Act::Kill { .. })) => {
                 self.program.window.0 += SLOTS;
                 Act::Lock { slot, rounds: 1 + self.below(6) as u64 }

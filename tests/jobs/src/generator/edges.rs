@@ -24,7 +24,7 @@ pub(super) fn exchange(
     exchange.free()
 }
 
-/// What neighbours of a grid exchange: block s arrives as block s ^ 1.
+/// The exchanges of neighbours in a grid: block s arrives as block s ^ 1.
 pub(super) fn grid(
     world: &World,
     dims: &[u32],
@@ -55,7 +55,7 @@ pub(super) fn grid(
     Ok(())
 }
 
-/// What neighbours along any edges exchange.
+/// The exchanges of neighbours along any edges.
 pub(super) fn graph(
     world: &World,
     edges: &[(u32, u32)],

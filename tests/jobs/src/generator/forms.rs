@@ -25,8 +25,8 @@ fn cut_mut<'a>(mut bytes: &'a mut [u8], lengths: &[usize]) -> Vec<&'a mut [u8]> 
 }
 
 impl Work {
-    /// Lengths of the blocks that this rank has as the root, from or for the others; other ranks
-    /// have none.
+    /// Lengths of the blocks of this rank as the root, from or for the others; other ranks have
+    /// none.
     fn at_root(&self, world: &World) -> Vec<usize> {
         match self.call.kind {
             _ if world.rank() != self.call.root => Vec::new(),
@@ -36,7 +36,7 @@ impl Work {
     }
 }
 
-/// Does it, and waits.
+/// Runs the blocking form.
 pub(super) fn blocking(world: &World, work: &mut Work) -> Result<(), Error> {
     let Call { kind, root, combine, .. } = work.call;
     let (outgoing, incoming) = (work.outgoing(), work.incoming());
@@ -66,7 +66,7 @@ pub(super) fn blocking(world: &World, work: &mut Work) -> Result<(), Error> {
     }
 }
 
-/// Leaves it in flight.
+/// Starts it and leaves it in flight.
 pub(super) fn start<'scope>(
     world: &World,
     scope: &'scope Scope<'scope, '_>,
@@ -100,7 +100,7 @@ pub(super) fn start<'scope>(
     }
 }
 
-/// Makes it once and does it so often, every time with other data.
+/// Makes it once and runs it `rounds` times, each time with other data.
 pub(super) fn persistent(world: &World, call: Call, rounds: u32) -> Result<(), Error> {
     let first = Work::new(call, world.rank(), world.size(), 0);
     let Call { kind, root, combine, .. } = call;
@@ -157,8 +157,8 @@ pub(super) fn persistent(world: &World, call: Call, rounds: u32) -> Result<(), E
     }
 }
 
-/// Rounds of a persistent operation. Each swaps what the operation has with what the round's work
-/// has, before it is started and again when it has ended.
+/// Rounds of a persistent operation. Each swaps the operation's buffers with those of the round's
+/// work, before it is started and again when it has ended.
 struct Rounds<'w> {
     world: &'w World,
     call: Call,

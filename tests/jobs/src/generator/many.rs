@@ -1,4 +1,4 @@
-//! Many random programs: jobs of many seeds, and making one that fails smaller.
+//! Many random programs: jobs of many seeds, and the reduction of a failing one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,26 +13,26 @@ use hikyaku_launch::processes::Machine;
 use super::{Kept, Program};
 use crate::{End, Job};
 
-/// Which programs, and where they run.
+/// The programs to run, and where.
 #[derive(Debug, Clone)]
 pub struct Many {
-    /// The seed of the first; the others' follow.
+    /// The seed of the first; the others follow.
     pub first: u64,
     /// How many.
     pub count: u64,
     /// The file of a machine; then they run in virtual time.
     pub machine: Option<PathBuf>,
-    /// A rank's port meets faults.
+    /// Whether faults are injected at the ranks' ports.
     pub faults: bool,
     /// Kinds of steps that are left out.
     pub without: Vec<String>,
-    /// How long one may take; it hangs if it takes longer.
+    /// Time limit of one program, after which it counts as hanging.
     pub timeout: Duration,
     /// How many jobs run at a time.
     pub at_once: usize,
-    /// How many runs may go into making a failing one smaller.
+    /// How many runs may be used to reduce a failing program.
     pub shrinking: usize,
-    /// Where `launch`, `simulate` and `generated` are.
+    /// The folder of `launch`, `simulate` and `generated`.
     pub programs: PathBuf,
 }
 
@@ -41,26 +41,26 @@ pub struct Many {
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// In which way.
+    /// The kind of failure.
     pub class: Class,
-    /// The fewest steps that were found to fail, and how often they did: of how many runs.
+    /// The fewest steps that were found to fail.
     pub kept: Kept,
-    /// What the smallest job said.
+    /// The output of the smallest job.
     pub said: String,
-    /// By which one can run it again.
+    /// The command that runs it again.
     pub command: String,
 }
 
-/// In which way a program fails.
+/// The kind of a program's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Ranks wait for ever.
     Hang,
     /// A value is wrong, or the library panicked.
     Panic,
-    /// A call failed that must not.
+    /// A call failed that must succeed.
     Error,
-    /// Something else.
+    /// Another failure.
     Other,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Failure {
 }
 
 impl Many {
-    /// So many programs from this seed on, in real time.
+    /// `count` programs from this seed on, in real time.
     pub fn new(programs: PathBuf, first: u64, count: u64) -> Many {
         Many {
             first,
@@ -81,8 +81,8 @@ impl Many {
             machine: None,
             faults: false,
             without: Vec::new(),
-            // In virtual time a program whose ranks ask and ask hands over 12,000 times: 0.1 s, or
-            // 20 s where each time costs a time slice of somebody else's.
+            // In virtual time a program whose ranks poll continually switches processes 12,000
+            // times: 0.1 s, or 20 s if each switch costs another program's time slice.
             timeout: Duration::from_secs(120),
             at_once: 2,
             shrinking: 40,
@@ -90,7 +90,7 @@ impl Many {
         }
     }
 
-    /// Runs them all; `told` is told of each that fails.
+    /// Runs them all; `told` is called with each failure.
     pub fn run(&self, told: &(dyn Fn(&Failure) + Sync)) -> BTreeMap<Class, Vec<u64>> {
         let (next, failed) = (Mutex::new(self.first), Mutex::new(BTreeMap::new()));
         let end = self.first.saturating_add(self.count);
@@ -124,7 +124,7 @@ impl Many {
         Some(Failure { seed, class, kept, said, command })
     }
 
-    /// Runs the program of a seed, and makes it smaller if it fails.
+    /// Runs the program of a seed, and reduces it if it fails.
     pub fn one(&self, seed: u64) -> Option<Failure> {
         let all = Kept { steps: None, without: self.without.clone() };
         let (class, said) = self.attempt(seed, &all)?;
@@ -136,12 +136,12 @@ impl Many {
         Some(Failure { seed, class, kept, said, command })
     }
 
-    /// The program of a seed with what is kept of it.
+    /// The kept part of a seed's program.
     pub fn program(&self, seed: u64, kept: &Kept) -> Program {
         Program::from_seed(seed, self.nodes()).only(kept)
     }
 
-    /// How many nodes the machine has.
+    /// The number of the machine's nodes.
     fn nodes(&self) -> Option<u32> {
         let file = self.machine.as_ref()?;
         let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file:?}: {error}"));
@@ -163,7 +163,7 @@ impl Many {
         words
     }
 
-    /// What one types to run it again; `--show` at its end prints the program.
+    /// The command line that runs it again; with `--show` appended it prints the program.
     fn command(&self, seed: u64, kept: &Kept) -> String {
         let Program { ranks, per_node, .. } = self.program(seed, kept);
         let (launcher, mut before) = match &self.machine {
@@ -178,7 +178,7 @@ impl Many {
         format!("{before}{launcher} {ranks} {per_node} {limit} ./generated {words}")
     }
 
-    /// Runs it once: `None` if all is well.
+    /// Runs it once: `None` if it passes.
     fn attempt(&self, seed: u64, kept: &Kept) -> Option<(Class, String)> {
         let program = self.program(seed, kept);
         let path = |name: &str| self.programs.join(name).to_string_lossy().into_owned();
@@ -214,7 +214,7 @@ fn way(seed: u64) -> &'static str {
     WAYS[(seed % WAYS.len() as u64) as usize]
 }
 
-/// What the end of a job is to be called; `None`: good.
+/// The class of a job's end; `None`: good.
 fn class(program: &Program, end: &End, late: bool) -> Option<Class> {
     const KILLED: i32 = 128 + 9;
     const STUCK: i32 = 3;
@@ -230,7 +230,7 @@ fn class(program: &Program, end: &End, late: bool) -> Option<Class> {
     }
 }
 
-/// Looks for the fewest steps that fail in the same way.
+/// Searches for the fewest steps that fail in the same way.
 struct Smallest<'m> {
     many: &'m Many,
     seed: u64,
@@ -245,7 +245,7 @@ impl Smallest<'_> {
     fn find(&mut self) {
         let program = self.many.program(self.seed, &self.kept);
         let mut steps: Vec<u32> = program.all_steps().iter().map(|step| step.number).collect();
-        // Halves, quarters and so on, down to single steps, are left out if it fails without.
+        // Halves, quarters and so on, down to single steps, are removed if it fails without them.
         let mut size = steps.len().div_ceil(2);
         while size > 0 && self.left > 0 {
             let mut at = 0;
@@ -262,7 +262,7 @@ impl Smallest<'_> {
         }
     }
 
-    /// Whether the program with these steps fails, in one of two runs; one that hangs, sooner.
+    /// Whether the program with these steps fails, in one of two runs; a hang is detected sooner.
     fn fails(&mut self, steps: &[u32]) -> bool {
         let many = Many { timeout: self.many.timeout / 4, ..self.many.clone() };
         let kept = Kept { steps: Some(steps.to_vec()), without: self.kept.without.clone() };

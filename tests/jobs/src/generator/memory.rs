@@ -15,20 +15,20 @@ use crate::pattern::{check, key, message};
 /// Longer than any rank ever waits.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// A program's shared variables, and what this rank knows of their rows.
+/// A program's shared variables, and this rank's knowledge of their rows.
 pub(super) struct Variables {
     shared: Vec<Shared<u64>>,
     rows: Vec<Vec<Known>>,
 }
 
-/// Every element of a row is the sum of what was added to it.
+/// Every element of a row is the sum of all that was added to it.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// What it was when this rank last saw it.
+    /// Its value when this rank last saw it.
     least: u64,
-    /// What all writes add that come before the next step.
+    /// The sum of all writes before the next step.
     planned: u64,
-    /// What all writes of the program add.
+    /// The sum of all writes of the program.
     total: u64,
 }
 
@@ -48,7 +48,7 @@ impl Variables {
         Ok(variables)
     }
 
-    /// This rank's part of a step of acquisitions; then all look at it, if they are to settle.
+    /// This rank's part of a step of acquisitions; then all check it, if the step settles.
     pub(super) fn acquire(&mut self, world: &World, act: &Act) -> Result<(), Error> {
         let Act::Acquire { variable, turns, settle } = act else { return Ok(()) };
         for turn in &turns[world.rank() as usize] {
@@ -67,7 +67,7 @@ impl Variables {
         Ok(())
     }
 
-    /// Nobody writes: every row is what was added so far.
+    /// While no rank writes: every row is the sum of all that was added so far.
     fn settle(&mut self, variable: usize) -> Result<(), Error> {
         for (row, known) in self.rows[variable].iter_mut().enumerate() {
             let guard = self.shared[variable].part(row as u64)?.read()?;
@@ -124,7 +124,7 @@ fn take(world: &World, part: &Part<u64>, turn: &Turn, known: &mut Known) -> Resu
 }
 
 impl Known {
-    /// A guard's elements: all the same, never less than before.
+    /// Checks a guard's elements: all equal, and never less than before.
     fn see(&mut self, elements: &[u64]) {
         let Some(value) = elements.first() else { return };
         let other = elements.iter().find(|element| *element != value);
@@ -179,7 +179,7 @@ impl<'w> Windows<'w> {
         Ok(Windows { words: world.window(words)?, bytes: world.window(bytes)? })
     }
 
-    /// Everybody changes everybody's words by every operation.
+    /// Every rank changes every rank's words with every operation.
     pub(super) fn atomics(
         &self,
         world: &World,
@@ -226,7 +226,7 @@ impl<'w> Windows<'w> {
         Ok(())
     }
 
-    /// Everybody puts a block of its own into everybody's memory.
+    /// Every rank puts a block of its own into every rank's memory.
     pub(super) fn puts(
         &self,
         world: &World,
@@ -251,7 +251,7 @@ impl<'w> Windows<'w> {
         Ok(())
     }
 
-    /// Data, then a word that says that it is there, to the next rank.
+    /// Puts data, then a word that announces it, to the next rank.
     pub(super) fn signal(
         &self,
         world: &World,

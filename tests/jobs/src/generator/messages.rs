@@ -9,13 +9,13 @@ use crate::pattern::{check, fill, key, message};
 /// Memory of a message at a rank.
 pub(super) type Held = Vec<(Message, Vec<u8>)>;
 
-/// What this rank sends of these messages.
+/// The messages that this rank sends.
 pub(super) fn outgoing(world: &World, messages: &[Message]) -> Held {
     let own = messages.iter().filter(|message| message.from == world.rank());
     own.map(|planned| (*planned, message(planned.name, planned.length))).collect()
 }
 
-/// Room for what it receives.
+/// Room for those that it receives.
 pub(super) fn incoming(world: &World, messages: &[Message]) -> Held {
     let own = messages.iter().filter(|message| message.to == world.rank());
     own.map(|planned| (*planned, vec![0; planned.length])).collect()
@@ -49,7 +49,7 @@ pub(super) fn start_receives<'scope>(
     into.iter_mut().map(start).collect()
 }
 
-/// One message after the other, each rank its own of the list.
+/// One message after the other, each rank handling its own of the list.
 pub(super) fn in_order(world: &World, messages: &[Message]) -> Result<(), Error> {
     let own = world.rank();
     for planned in messages {
@@ -118,7 +118,7 @@ pub(super) fn requests(
     Ok(())
 }
 
-/// Waits for all, in one of the ways that there are.
+/// Waits for all, in one of the possible ways.
 fn wait_somehow<'scope>(
     scope: &'scope Scope<'scope, '_>,
     mut open: Vec<Request<'scope>>,
@@ -144,7 +144,7 @@ fn wait_somehow<'scope>(
     Ok(())
 }
 
-/// Each sent in ready mode, when its receiver has said that the receive is posted.
+/// Each is sent in ready mode, when its receiver has reported that the receive is posted.
 pub(super) fn ready(world: &World, messages: &[Message]) -> Result<(), Error> {
     for planned in messages {
         let Message { from, to, tag, length, name, .. } = *planned;
@@ -164,7 +164,7 @@ pub(super) fn ready(world: &World, messages: &[Message]) -> Result<(), Error> {
     Ok(())
 }
 
-/// All send to one, which takes what comes. `wild` carries nothing else.
+/// All send to one rank, which receives from any source. `wild` carries nothing else.
 pub(super) fn to_one(
     wild: &World,
     root: u32,
@@ -194,7 +194,7 @@ pub(super) fn to_one(
     wild.barrier()
 }
 
-/// Futures with everybody at once, itself too.
+/// Futures with all ranks at once, itself included.
 pub(super) fn futures(
     world: &World,
     tag: i32,
@@ -244,13 +244,13 @@ pub(super) fn around(
     Ok(())
 }
 
-/// The ranks so far away in a ring: to whom, and from whom.
+/// The ranks at this distance in a ring: the receiver, and the sender.
 pub(super) fn neighbours(world: &World, distance: u32) -> (u32, u32) {
     let (own, size) = (world.rank(), world.size());
     ((own + distance) % size, (own + size - distance % size) % size)
 }
 
-/// Sends and receives that find each other or are taken back: never half of it.
+/// Sends and receives that match or are cancelled: no message is received in part.
 pub(super) fn cancelled(
     world: &World,
     tag: i32,
@@ -279,6 +279,6 @@ pub(super) fn cancelled(
         }
         (sent, received) => assert_eq!(sent, received, "a message that was taken back came"),
     }
-    // The next step's receives must not see what others still take back in this one.
+    // The next step's receives must not match messages that others still cancel in this one.
     world.barrier()
 }

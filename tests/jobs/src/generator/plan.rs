@@ -7,20 +7,20 @@ use super::calls::Call;
 /// The communicator of a program: 0 is the world, others its duplicates.
 pub(super) type Comm = usize;
 
-/// What all ranks know of a program.
+/// A program, as known to all ranks.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// What it was made from.
+    /// The seed it was made from.
     pub seed: u64,
-    /// How many ranks run it.
+    /// The number of ranks that run it.
     pub ranks: u32,
-    /// How many of them are on a node; 0: all.
+    /// The number of ranks on a node; 0: all.
     pub per_node: u32,
     /// Shared variables.
     pub(super) variables: Vec<Variable>,
     /// Words of a window that are used, and bytes of another.
     pub(super) window: (usize, usize),
-    /// What is done, in this order.
+    /// The steps, in their order.
     pub steps: Vec<Step>,
 }
 
@@ -45,7 +45,7 @@ pub struct Step {
     pub(super) act: Act,
 }
 
-/// What is done in a step.
+/// The action of a step.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
     /// One message after the other, blocking.
@@ -54,29 +54,30 @@ pub(super) enum Act {
     Requests { messages: Vec<Message>, receive_first: bool, order: u64 },
     /// Ready sends, each when its receive is posted.
     Ready(Vec<Message>),
-    /// Everybody sends so many to one, which takes what comes; lengths are below `most`.
+    /// All ranks send `count` messages to one, which receives from any source; lengths are below
+    /// `most`.
     ToOne { root: u32, count: usize, most: usize },
-    /// Futures with everybody at once.
+    /// Futures with all ranks at once.
     Futures { turns: usize, length: usize },
     /// Around a ring; from shared buffers or others.
     Around { distance: u32, length: usize, shared: bool },
-    /// Sends and receives that are taken back if they have not matched.
+    /// Sends and receives that are cancelled if they have not matched.
     Cancelled { distance: u32, length: usize },
     /// A collective.
     Collective(Comm, Call),
-    /// A collective that is made once and started so often.
+    /// A collective that is made once and started `rounds` times.
     Persistent { call: Call, rounds: u32 },
     /// Collectives and messages in flight, other steps meanwhile, waited for in any order.
     Flight { calls: Vec<(Comm, Call)>, messages: Vec<Message>, within: Vec<Step>, order: u64 },
-    /// Messages that nobody receives before other steps are done.
+    /// Messages that no rank receives before other steps are done.
     Unmatched { from: u32, to: u32, count: usize, length: usize, before: Vec<Step> },
-    /// Acquisitions of each rank; `settle`: with its value looked at when all are done.
+    /// Acquisitions of each rank; `settle`: its value is checked when all are done.
     Acquire { variable: usize, turns: Vec<Vec<Turn>>, settle: bool },
     /// Atomic operations on words from `slot` on at all ranks.
     Atomics { slot: usize, turns: Vec<Vec<(u32, u64)>> },
-    /// A lock of compare and swap at rank 0, and what it protects.
+    /// A lock by compare-and-swap at rank 0, and the data it protects.
     Lock { slot: usize, rounds: u64 },
-    /// Everybody puts into everybody's memory from `place` on.
+    /// All ranks put into all ranks' memory from `place` on.
     Puts { place: usize, length: usize },
     /// Data, then a word, to the next rank.
     Signal { slot: usize, place: usize, length: usize },
@@ -86,11 +87,11 @@ pub(super) enum Act {
     Grid { dims: Vec<u32>, periods: Vec<bool>, length: usize },
     /// Neighbours along these edges.
     Graph { edges: Vec<(u32, u32)>, length: usize },
-    /// Sleeping, or computing, for so many microseconds at each rank.
+    /// Sleeping, or computing, for `micros` microseconds at each rank.
     Pause { micros: Vec<u64>, computing: bool },
     /// A rank leaves its job in order.
     Leave { rank: u32 },
-    /// A rank is killed so many microseconds later.
+    /// A rank is killed `micros` microseconds later.
     Kill { rank: u32, micros: u64 },
 }
 
@@ -103,7 +104,7 @@ pub(super) struct Message {
     pub length: usize,
     pub synchronous: bool,
     pub how: How,
-    /// Its content.
+    /// The key of its content.
     pub name: u64,
 }
 
@@ -115,7 +116,7 @@ pub(super) enum How {
     AnySource,
     /// Probed first.
     Probe,
-    /// Asked for until it is there.
+    /// Polled for until it has arrived.
     Poll,
 }
 
@@ -123,14 +124,14 @@ pub(super) enum How {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     pub row: usize,
-    /// What is added to every element; 0: it is read.
+    /// The number added to every element; 0: the row is read.
     pub adds: u64,
     pub way: Way,
     /// Microseconds inside.
     pub micros: u64,
 }
 
-/// In which way a variable is acquired.
+/// The way in which a variable is acquired.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Way {
     Wait,
@@ -138,14 +139,14 @@ pub(super) enum Way {
     Future,
     /// Tried first, then waited for.
     Try,
-    /// As a future that is polled so often and dropped, then waited for.
+    /// As a future that is polled this often and dropped, then waited for.
     Dropped(usize),
 }
 
-/// What of a program is kept.
+/// The part of a program that is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Kept {
-    /// Numbers of the steps, of those within steps too; `None`: all.
+    /// Numbers of the steps, including those within steps; `None`: all.
     pub steps: Option<Vec<u32>>,
     /// Kinds that are left out.
     pub without: Vec<String>,
@@ -170,7 +171,7 @@ impl Kept {
                 *inner = within;
                 kept.push(step);
             } else {
-                // What was done meanwhile is done by itself.
+                // Steps that ran meanwhile run by themselves.
                 kept.extend(within);
             }
         }
@@ -179,14 +180,14 @@ impl Kept {
 }
 
 impl Program {
-    /// This program with what is kept of it.
+    /// The kept part of this program.
     #[must_use]
     pub fn only(mut self, kept: &Kept) -> Program {
         self.steps = kept.only(std::mem::take(&mut self.steps));
         self
     }
 
-    /// All steps, those within steps after what they are within.
+    /// All steps, those within a step after that step.
     pub fn all_steps(&self) -> Vec<&Step> {
         fn walk<'a>(steps: &'a [Step], into: &mut Vec<&'a Step>) {
             for step in steps {
@@ -199,7 +200,7 @@ impl Program {
         all
     }
 
-    /// Whether a rank is to end before the others, so that these may meet errors.
+    /// Whether a rank ends before the others, so that these may get errors.
     pub fn loses_a_rank(&self) -> bool {
         let loses = |step: &&Step| matches!(step.act, Act::Leave { .. } | Act::Kill { .. });
         self.all_steps().iter().any(loses)
@@ -215,14 +216,14 @@ impl Program {
         self.all_steps().iter().any(|step| kinds.contains(&step.kind()))
     }
 
-    /// What all writes of the kept steps add to a row.
+    /// The sum that all writes of the kept steps add to a row.
     pub(super) fn total(&self, variable: usize, row: usize) -> u64 {
         self.all_steps().iter().map(|step| step.act.adds(variable, row)).sum()
     }
 }
 
 impl Step {
-    /// The word for what it is.
+    /// The word for its kind.
     pub fn kind(&self) -> &'static str {
         self.act.kind()
     }
@@ -272,7 +273,7 @@ impl Act {
         }
     }
 
-    /// What the writes of this step add to a row.
+    /// The sum that the writes of this step add to a row.
     pub(super) fn adds(&self, of: usize, row: usize) -> u64 {
         let Act::Acquire { variable, turns, .. } = self else { return 0 };
         if *variable != of {

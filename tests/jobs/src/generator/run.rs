@@ -20,16 +20,16 @@ use crate::pattern::{key, message};
 pub enum End {
     /// Everything was done.
     Done,
-    /// The plan has it leave earlier.
+    /// The plan lets it leave earlier.
     Left,
-    /// A call failed, in the step of this number.
+    /// A call failed in the step with this number.
     Failed(u32, Error),
 }
 
-/// Runs this rank's part. `at` is told the number of each step before it begins.
+/// Runs this rank's part. `at` is called with the number of each step before it begins.
 ///
 /// # Panics
-/// A value is not what the plan says.
+/// A value differs from the plan.
 pub fn run(world: &World, program: &Program, at: &dyn Fn(u32)) -> End {
     assert_eq!(world.size(), program.ranks, "the ranks of the program");
     let comms: Vec<World> = (0..=DUPLICATES).map(|_| world.duplicate()).collect();
@@ -58,7 +58,7 @@ struct Rank<'w> {
     windows: Option<Windows<'w>>,
     at: &'w dyn Fn(u32),
     seed: u64,
-    /// Kills this rank some day.
+    /// The thread that will kill this rank.
     killer: Option<thread::JoinHandle<()>>,
 }
 
@@ -87,16 +87,16 @@ impl<'w> Rank<'w> {
         Ok(())
     }
 
-    /// After all steps: nothing is left over, and variables are what was added to them.
+    /// After all steps: nothing is left over, and variables have the expected sums.
     fn end(&mut self, program: &Program) -> Result<(), Stop> {
         (self.at)(u32::MAX);
         let failed = |error| Stop::Error(u32::MAX, error);
         if let Some(killer) = self.killer.take() {
-            // It does not come back.
+            // It does not return.
             let _ = killer.join();
         }
         self.variables.settle_all(self.world()).map_err(failed)?;
-        // What a protocol of variables still says at the end may wait for this rank's next call.
+        // A protocol's last messages may still wait for this rank's next call.
         if !program.loses_a_rank() && program.variables.is_empty() {
             let left = self.world().statistics();
             assert_eq!((left.unexpected_messages, left.unexpected_bytes), (0, 0), "left over");
@@ -122,7 +122,7 @@ impl<'w> Rank<'w> {
         self.simple(step).map_err(|error| Stop::Error(step.number, error))
     }
 
-    /// A step that has no others within it.
+    /// Runs a step that has no others within it.
     fn simple(&mut self, step: &Step) -> Result<(), Error> {
         let world = self.world();
         let (tag, seed) = (first_tag(step.number), key(self.seed, &[u64::from(step.number)]));
@@ -176,7 +176,7 @@ impl<'w> Rank<'w> {
         }
     }
 
-    /// Messages that nobody has posted a receive for while other steps are done.
+    /// Messages without a posted receive while other steps are done.
     fn unmatched(
         &mut self,
         number: u32,
@@ -261,7 +261,7 @@ impl<'w> Rank<'w> {
     }
 }
 
-/// Waits for something in flight.
+/// A wait for something in flight.
 type Waiting<'a> = Box<dyn FnOnce() -> Result<(), Error> + 'a>;
 
 fn request(request: Request<'_>) -> Waiting<'_> {
@@ -277,7 +277,7 @@ fn collective<'scope>(
     Box::new(move || Collective::wait(started))
 }
 
-/// Keeps where it stopped, and gives an error that ends the scope.
+/// Keeps the place of the stop, and returns an error that ends the scope.
 fn kept(stopped: &mut Option<Stop>, stop: Stop) -> Error {
     let error = match &stop {
         Stop::Error(_, error) => error.clone(),
@@ -287,12 +287,12 @@ fn kept(stopped: &mut Option<Stop>, stop: Stop) -> Error {
     error
 }
 
-/// The first of the tags of a step, of which there are 1,024.
+/// The first of the 1,024 tags of a step.
 pub(super) fn first_tag(number: u32) -> i32 {
     number as i32 * 1024
 }
 
-/// Lets so many microseconds pass, in virtual time too.
+/// Lets this many microseconds pass, in virtual time too.
 #[expect(clippy::disallowed_methods, reason = "nothing is waited for: others are to come")]
 pub(super) fn spend(world: &World, micros: u64, computing: bool) {
     let span = Duration::from_micros(micros);
@@ -306,7 +306,7 @@ pub(super) fn spend(world: &World, micros: u64, computing: bool) {
     }
 }
 
-/// Kills this process so many microseconds from now.
+/// Kills this process this many microseconds from now.
 #[expect(clippy::disallowed_methods, reason = "a death at any moment is what is wanted")]
 fn die_in(micros: u64) -> thread::JoinHandle<()> {
     thread::spawn(move || {

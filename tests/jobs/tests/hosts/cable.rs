@@ -1,6 +1,6 @@
-//! A bad cable changes nothing of what is computed, by each provider on sockets.
+//! A faulty cable does not change results, with each provider on sockets.
 //!
-//! HIKYAKU_CABLE_SEED: which frames are lost, come twice, are changed or come late.
+//! HIKYAKU_CABLE_SEED: selects the frames that are lost, doubled, changed or late.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use super::hosts_by;
 use super::others::mpich;
 use super::started::{LIMIT, Started};
 
-/// Providers of the libfabric that is installed, as far as they are there.
+/// Providers of the installed libfabric, as far as they exist.
 const PROVIDERS: [&str; 4] = ["net", "tcp", "tcp;ofi_rxm", "udp;ofi_rxd"];
 
-/// Those of the release that comes with MPICH.
+/// Providers of the release that comes with MPICH.
 const PROVIDERS_OF_MPICH: [&str; 2] = ["tcp", "udp;ofi_rxd"];
 
-/// Jobs of mixed traffic by each.
+/// Jobs of mixed traffic with each.
 const TRAFFIC: u64 = 2;
 
 #[test]
@@ -44,7 +44,7 @@ fn a_bad_cable_changes_no_byte() {
     assert!(counts.len() == 5 && !counts.contains(&0), "{happened}");
 }
 
-/// Programs that check every number that they come to.
+/// Programs that check all their results.
 fn run(net: &Net, provider: &str, release: Option<&Path>, seed: u64) {
     let mut variables = vec![(VARIABLE, provider.to_owned())];
     variables.extend(release.map(|folder| ("LD_LIBRARY_PATH", folder.display().to_string())));
@@ -59,7 +59,7 @@ fn run(net: &Net, provider: &str, release: Option<&Path>, seed: u64) {
         let (lines, about) = start(&["apart", program, rounds]);
         assert_eq!(lines, ["right"], "{about}");
     }
-    // Messages of two peers at once become whole in another order than they began.
+    // Messages of two peers at once complete in another order than they began.
     // On a busy machine udp;ofi_rxd repeats so much that they take minutes.
     let jobs = if provider == "udp;ofi_rxd" { 0 } else { TRAFFIC };
     for seed in 1..=jobs {

@@ -1,5 +1,5 @@
-//! Something dies, freezes or is cut while all ranks wait: whoever waits for what is gone is told
-//! which rank it was, and the launcher says which host.
+//! A process dies, or a host freezes or is cut off, while all ranks wait: ranks that wait for a
+//! gone rank are told which one, and the launcher reports the host.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::started::{Ended, HOST_TIMEOUT, Started};
 /// Ranks on each of two hosts.
 const RANKS: u32 = 2;
 
-/// How much later than it should be something may be told, on a machine that is busy.
+/// How much later than its limit a report may arrive, on a busy machine, seconds.
 const BUSY: f64 = 8.0;
 
-/// What happens.
+/// The fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     RankKilled,
@@ -25,17 +25,17 @@ enum Fault {
 }
 
 impl Fault {
-    /// How long it may take until ranks are told, seconds.
+    /// Time limit until ranks are told, seconds.
     fn limit(self) -> f64 {
         if self.is_silent() { HOST_TIMEOUT + 1.0 } else { 1.0 }
     }
 
-    /// Whether only silence tells of it.
+    /// Whether only silence reveals it.
     fn is_silent(self) -> bool {
         matches!(self, Fault::CableCut | Fault::HostFrozen | Fault::HostKilled)
     }
 
-    /// Which ranks are gone by it.
+    /// The ranks that are lost by it.
     fn gone(self) -> &'static [u32] {
         if self == Fault::RankKilled { &[3] } else { &[2, 3] }
     }
@@ -50,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// Undoes it, if it can be.
+    /// Undoes it, if possible.
     fn mend(self, net: &Net) {
         match self {
             Fault::CableCut => net.set_cable(1, true),
@@ -64,13 +64,13 @@ impl Fault {
 fn whoever_waits_is_told_and_nothing_is_left() {
     let Some((mut net, _alone)) = hosts(2) else { return };
     use Fault::{CableCut, DaemonKilled, HostFrozen, HostKilled, RankKilled};
-    // The last: the host is gone.
+    // The last fault destroys the host.
     for fault in [RankKilled, DaemonKilled, CableCut, HostFrozen, HostKilled] {
         happens(fault, &mut net, None);
     }
 }
 
-/// By connections of their own daemons learn what they learn by their agents.
+/// Daemons with connections of their own learn the same as through their agents.
 #[test]
 fn whoever_waits_is_told_by_daemons_that_connect() {
     let Some((mut net, _alone)) = hosts(2) else { return };
@@ -89,7 +89,7 @@ fn happens(fault: Fault, net: &mut Net, network: Option<&str>) {
     let ended = job.end();
     check(fault, at, &ended);
     if fault == Fault::CableCut {
-        // What is cut off ends by itself.
+        // Processes that are cut off end by themselves.
         net.wait_for_silence(&format!("{fault:?}, cut off"));
     }
     fault.mend(net);
@@ -112,10 +112,10 @@ fn check(fault: Fault, at: Duration, ended: &Ended) {
         let later = Duration::from_millis(time.parse().unwrap()).saturating_sub(at);
         println!("{fault:?}: rank {rank} was told after {:.3} s: {said}", later.as_secs_f64());
         if gone.contains(&rank) {
-            // It ran on, and was told that its neighbour abandoned the call.
+            // It continued, and was told that its neighbour abandoned the call.
             continue;
         }
-        // In a host that is gone either rank may be noticed first.
+        // On a lost host either rank may be detected first.
         let named = gone.iter().any(|gone| said.contains(&format!("rank {gone} ")));
         let place = format!(" on host {} died: ", address(1));
         assert!(named && said.contains(&place), "{fault:?}: {line}");

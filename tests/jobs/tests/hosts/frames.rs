@@ -1,4 +1,4 @@
-//! What travels when many hosts start, counted on every link, beside what is calculated.
+//! The frames sent when many hosts start, counted on every link, compared with the calculation.
 //!
 //! Hosts are simulated by processes, so this needs no root.
 
@@ -14,12 +14,12 @@ const PLAN: u8 = 1;
 const CARDS: u8 = 9;
 const STARTED: u8 = 11;
 
-/// How often one process may pass addresses on that do not come at once: each time it waits twice
-/// as long as before for more, up to a quarter of a second.
+/// How often one process may pass on addresses that arrive later: each time it waits twice as long
+/// as before for more, up to a quarter of a second.
 const AT_ONCE: u64 = 8;
 const LATER: Duration = Duration::from_millis(256);
 
-/// How many frames of a kind are in a record of a link.
+/// The number of frames of a kind in the record of a link.
 fn count(mut bytes: &[u8], kind: u8) -> u64 {
     let mut found = 0;
     while let [a, b, c, d, this, ..] = *bytes {
@@ -30,7 +30,7 @@ fn count(mut bytes: &[u8], kind: u8) -> u64 {
     found
 }
 
-/// Counts a kind on the links to all hosts, down or up, each by itself.
+/// Counts a kind on the links to all hosts, down or up, for each link.
 fn counts(folder: &Path, hosts: u32, way: &str, kind: u8) -> Vec<u64> {
     let of = |host: u32| {
         let mut bytes = fs::read(folder.join(format!("h{host}.{way}"))).unwrap();
@@ -88,7 +88,8 @@ fn a_start_sends_what_is_calculated() {
     let on = |way: &str, kind| counts(&folder, HOSTS, way, kind);
     assert_eq!(on("down", PLAN), vec![1; HOSTS as usize]);
     assert_eq!(on("up", STARTED).iter().sum::<u64>(), all.started);
-    // What is late goes on by itself: at least the calculated frames, and not one for each host.
+    // Late addresses are passed on separately: at least the calculated frames, and not one per
+    // host.
     let passes = AT_ONCE + took.as_millis() as u64 / LATER.as_millis() as u64;
     let (up, down) = (on("up", CARDS), on("down", CARDS));
     eprintln!("{took:?}: addresses up {up:?}, down {down:?}");

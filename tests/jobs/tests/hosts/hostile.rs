@@ -1,8 +1,8 @@
-//! Somebody on the network sends to a rank of a job what no rank has sent: the job loses nothing by
-//! it and its report says what was dropped, or, where the packet has the job's secret and names a
-//! rank, whoever waits for that rank gets an error with the reason.
+//! A stranger on the network sends a rank of a job packets that no rank has sent: the job loses
+//! nothing by it and its report says what was dropped. If the packet has the job's secret and names
+//! a rank, ranks that wait for that rank get an error with the reason.
 //!
-//! The stranger is this test program once more, on a host of the job. Nobody can send to the
+//! The stranger is this test program once more, on a host of the job. No one can send to the
 //! launcher or the daemons, which have no port unless daemons are to connect: then strangers at
 //! that port are refused, and counted in one line.
 
@@ -23,18 +23,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::hosts;
 use super::started::{LIMIT, Started};
 
-/// What the stranger is to do: a port, the job's secret and a kind of packets.
+/// The stranger's task: a port, the job's secret and a kind of packets.
 const STRANGER: &str = "HIKYAKU_JOBS_STRANGER";
 
-/// How long the job runs that is to be told of by its report, seconds. It takes one.
+/// Duration of the job whose report is tested, seconds. It takes one.
 const TOLD_AFTER: &str = "30";
 
-/// Connections that bring bytes which are nothing of libfabric's either.
+/// Connections whose bytes do not come from libfabric either.
 const CONNECTIONS: u64 = 4;
 
 type Key = [u8; 16];
 
-/// A packet as the links of ranks make them, of rank `source`, with nothing in it.
+/// An empty packet of rank `source`, as the links of ranks make them.
 fn packet(source: u32, number: u32, key: Key) -> Vec<u8> {
     const DATA: u8 = 1;
     const FORM: u8 = 4;
@@ -42,19 +42,19 @@ fn packet(source: u32, number: u32, key: Key) -> Vec<u8> {
     [&[DATA << 4, FORM, 0, 0][..], &words, &key].concat()
 }
 
-/// What is sent.
+/// The packets to send.
 fn packets(kind: &str, key: Key) -> Vec<Vec<u8>> {
     match kind {
-        // Nothing of ours, without the secret, and of a rank that there is not.
+        // Not a packet of ours, one without the secret, and one of a rank that does not exist.
         "dropped" => vec![b"hello".to_vec(), packet(2, 0, [8; 16]), packet(99, 0, key)],
-        // Far ahead of all that rank 2 has sent.
+        // Far ahead of everything that rank 2 has sent.
         "breaking" => vec![packet(2, 1 << 20, key)],
         other => panic!("{other} is no kind"),
     }
 }
 
-/// The secret of a job, which a host's daemon has in the header of its memory, behind what follows
-/// the number of the host.
+/// The secret of a job, which a host's daemon has in the header of its memory, after the fields
+/// that follow the number of the host.
 fn key(job: &Started, net: &Net) -> Key {
     const HOST: usize = 23;
     let of = |host: u32| {
@@ -70,7 +70,7 @@ fn key(job: &Started, net: &Net) -> Key {
     keys[0]
 }
 
-/// A stranger on host 1, which has sent all to rank 0 and stays there until its input ends.
+/// A stranger on host 1, which has sent everything to rank 0 and stays until its input ends.
 struct Stranger {
     process: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -79,13 +79,13 @@ struct Stranger {
 impl Stranger {
     fn end(mut self) {
         drop(self.process.stdin.take());
-        // What its harness says.
+        // The output of its harness.
         self.said.by_ref().for_each(drop);
         assert!(self.process.wait().unwrap().success());
     }
 }
 
-/// Starts one, by the test that calls this.
+/// Starts a stranger, by the calling test.
 fn stranger(job: &mut Started, net: &Net, kind: &str, test: &str) -> Stranger {
     let rank = job.rank(net, 0).unwrap();
     let ports = rank.ports();
@@ -103,10 +103,10 @@ fn stranger(job: &mut Started, net: &Net, kind: &str, test: &str) -> Stranger {
     Stranger { process, said }
 }
 
-/// What the stranger says then.
+/// The stranger's line after that.
 const SENT: &str = "the stranger has sent all";
 
-/// Whether this is the stranger's process, in which it does all that it has to.
+/// Whether this is the stranger's process; then it does its whole task.
 fn is_stranger() -> bool {
     let Ok(words) = env::var(STRANGER) else { return false };
     let [port, key, kind] = words.split(' ').collect::<Vec<_>>()[..] else { panic!("{words}") };
@@ -128,7 +128,7 @@ fn is_stranger() -> bool {
     let request = wanted.unwrap_or_default();
     let offer = choose(survey.offers(), &request).offer(survey.offers(), &request).unwrap();
     let mut endpoint = Endpoint::open(&survey, offer, 1, 1 << 18).unwrap();
-    // That of an endpoint of TCP: family, port, host.
+    // The address of a TCP endpoint: family, port, host.
     let mut place = endpoint.address().to_vec();
     assert_eq!(place.len(), 16);
     place[2..4].copy_from_slice(&port.to_be_bytes());
@@ -142,7 +142,7 @@ fn is_stranger() -> bool {
     println!("{SENT}");
     let over = thread::spawn(|| stdin().read_to_end(&mut Vec::new()));
     while !over.is_finished() {
-        // The provider may move in calls only. It may say that the victim is gone.
+        // The provider may progress in calls only. It may report that the victim is gone.
         let _ = endpoint.poll();
         thread::yield_now();
     }
@@ -204,7 +204,7 @@ fn an_impossible_packet_is_an_error_of_whoever_waits() {
     net.wait_for_silence("an impossible packet");
 }
 
-/// Does something in the network of a process.
+/// Runs a function in the network of a process.
 fn beside<T: Send>(process: &Process, run: impl FnOnce() -> T + Send) -> T {
     let network = File::open(format!("/proc/{}/ns/net", process.pid)).unwrap();
     thread::scope(|scope| {
@@ -217,7 +217,7 @@ fn beside<T: Send>(process: &Process, run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Says something to the launcher: the connection.
+/// Sends bytes to the launcher. Returns the connection.
 fn say(port: u16, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect((address(0), port)).unwrap();
     stream.write_all(bytes).unwrap();
@@ -246,7 +246,7 @@ fn strangers_at_the_launchers_port_are_refused_and_counted() {
     assert_eq!(daemon.ports(), [], "a daemon that starts no other has no port");
     let elsewhere = beside(&launcher, || TcpStream::connect(("127.0.0.1", port)).map(drop));
     assert_eq!(elsewhere.unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    // A daemon's first message, for a host whose daemon is there.
+    // A daemon's first message, for a host whose daemon is already connected.
     let hello = [&b"hikyaku1"[..], &1_u32.to_le_bytes(), &[7; 32]].concat();
     let silent = beside(&daemon, || {
         let silent = say(port, b"");

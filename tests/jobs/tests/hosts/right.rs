@@ -1,4 +1,4 @@
-//! Programs on two and four hosts come to what they must come to.
+//! Programs on two and four hosts give the expected results.
 
 use hikyaku_jobs::net::{NETWORK, address};
 
@@ -19,8 +19,8 @@ fn programs_on_hosts_are_right() {
     }
 }
 
-/// Over the network that hosts share; and over their loopbacks, which are not one: the daemon that
-/// finds nobody there goes on by its agent.
+/// Over the network that hosts share; and over their loopbacks, which are separate: a daemon that
+/// cannot connect there continues through its agent.
 #[test]
 fn daemons_that_connect_change_nothing() {
     let Some((net, _alone)) = hosts(2) else { return };

@@ -1,7 +1,7 @@
 //! Slurm on two hosts: `srun --mpi=pmi2` starts ranks of one job.
 //!
 //! Skipped where it is not installed (Debian: slurmctld slurmd slurm-client munge). Its programs
-//! run here with a configuration of this test's own, and end with the hosts.
+//! run here with a configuration of this test, and end with the hosts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::hosts;
 
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// How long Slurm may take to have two nodes. Reached only by failing tests.
+/// Time limit until Slurm has two nodes. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it needs.
+/// The programs that it needs.
 const PROGRAMS: [&str; 5] = ["munged", "slurmctld", "slurmd", "srun", "sinfo"];
 
 /// A cluster of two nodes.
@@ -137,12 +137,12 @@ fn srun_starts_ranks_of_one_job() {
         let (said, errors) = (text(&output.stdout), text(&output.stderr));
         assert_eq!((output.status.code(), said.as_str()), (Some(0), "right\n"), "{errors}");
     }
-    // It leaves the others alone: ranks of a host watch each other.
+    // Slurm leaves the other ranks alone: ranks of a host watch each other.
     let output = srun(&["--mpi=pmi2", "-N1", "-n3", RANK, "victim", "ping-pong", "40"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(137), "{said}");
     assert!(said.contains("rank 0: rank 2 (pid ") && said.contains("died: it is gone"), "{said}");
-    // Without a way to meet, each says so.
+    // Without a way to meet, each rank reports that.
     let output = srun(&["--mpi=none", "-N2", "-n2", RANK, "agree"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");

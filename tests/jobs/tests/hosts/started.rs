@@ -1,4 +1,4 @@
-//! A job on hosts, seen while it runs.
+//! A job on hosts, observed while it runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -12,14 +12,14 @@ use hikyaku_jobs::process::Process;
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// How long a host may be silent where one falls silent, seconds. Less than the default, to be
+/// The silence after which a silent host counts as dead, seconds. Less than the default, to be
 /// quick.
 pub(super) const HOST_TIMEOUT: f64 = 2.0;
 
-/// How long a job may take that does not end by itself, seconds.
+/// Time limit of a job that does not end by itself, seconds.
 pub(super) const LIMIT: &str = "120";
 
-/// How long what happens soon may take. Reached only by failing tests.
+/// Time limit for events that occur soon. Only failing tests reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A job whose launcher is a process of host 0.
@@ -33,24 +33,24 @@ pub(super) struct Started {
 /// How it ended.
 #[derive(Debug)]
 pub(super) struct Ended {
-    /// The launcher's exit code; none if it was killed: who has entered its host for it ends as it
-    /// did.
+    /// The launcher's exit code; `None` if it was killed: the process that has entered its host for
+    /// it ends in the same way.
     pub(super) code: Option<i32>,
-    /// What ranks wrote that nobody has taken.
+    /// Lines of ranks that were not taken.
     pub(super) lines: Vec<String>,
     /// What the launcher and ranks wrote to standard error.
     pub(super) errors: String,
 }
 
 impl Started {
-    /// Starts so many ranks on each of the first hosts, with these words for the program `rank`. A
-    /// host that gets no processor for long does not count as dead.
+    /// Starts `per_host` ranks on each of the first hosts, with these words for the program `rank`.
+    /// A host that gets no processor for long does not count as dead.
     pub(super) fn new(net: &Net, hosts: u32, per_host: u32, words: &[&str]) -> Started {
         Started::with((LIMIT, &[]), net, (hosts, per_host), words)
     }
 
-    /// The same where daemons connect over this network, if one is named, and where a host falls
-    /// silent or not.
+    /// The same if daemons connect over this network, if one is named, and with or without a host
+    /// that falls silent.
     pub(super) fn connected(
         net: &Net,
         network: Option<&str>,
@@ -92,7 +92,7 @@ impl Started {
         Started { launcher, lines, errors: Some(errors), per_host }
     }
 
-    /// The next line that a rank has written; none: there are no more.
+    /// The next line of a rank; `None`: there are no more.
     #[track_caller]
     pub(super) fn line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
@@ -102,7 +102,7 @@ impl Started {
         }
     }
 
-    /// The process of a rank, as soon as it runs its program; none: the job has ended before.
+    /// The process of a rank, as soon as it runs its program; `None`: the job has ended before.
     pub(super) fn rank(&mut self, net: &Net, rank: u32) -> Option<Process> {
         let start = Instant::now();
         loop {
@@ -126,7 +126,7 @@ impl Started {
         net.processes(host).into_iter().find(is_it)
     }
 
-    /// The launcher, if it runs: what was started is what enters its host.
+    /// The launcher, if it runs. The started process is the one that enters its host.
     pub(super) fn launcher(&self, net: &Net) -> Option<Process> {
         let of_it = format!("{LAUNCH} ");
         let daemon = format!("{LAUNCH} daemon");
@@ -156,7 +156,7 @@ fn pass_lines(stream: ChildStdout) -> Receiver<String> {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Whatever a failing test leaves; the hosts end with the test.
+        // Cleans up after a failing test; the hosts end with the test.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
     }

@@ -1,4 +1,4 @@
-//! The same collective call gives the same bits in every form, for real and in virtual time: those
+//! The same collective call gives the same bits in every form, in real and in virtual time: those
 //! of the table `tests/jobs/bits.txt`, with which the tests of C, of MPI and of Python compare
 //! theirs.
 
@@ -16,7 +16,7 @@ const SHAPES: [Shape; 8] = [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2), (4, 0), (4, 
 /// The forms that Rust has.
 const FORMS: [&str; 4] = ["blocking", "started", "persistent", "late"];
 
-/// Writes the table's digests anew.
+/// If set, the table's digests are rewritten.
 const WRITE: &str = "HIKYAKU_WRITE_BITS";
 
 /// Operations that add.
@@ -28,7 +28,7 @@ const REDUCTIONS: [Operation; 5] = [
     Operation::Exscan,
 ];
 
-/// Every operation in every form, in a job that `start` makes of its number of ranks and words.
+/// Every operation in every form, in a job that `start` makes from its number of ranks and words.
 fn every_call(table: &Table, ranks: u32, start: impl Fn(u32, &[&str]) -> Job) -> Job {
     let names: Vec<&str> = table.operations.iter().map(|(name, _)| name.as_str()).collect();
     start(ranks, &["bits", &names.join(","), &table.lengths.join(","), &FORMS.join(",")])
@@ -44,7 +44,7 @@ fn simulated(table: &Table, (ranks, per_node): Shape) -> Job {
     every_call(table, ranks, simulate).ranks_per_node(if per_node == 0 { ranks } else { per_node })
 }
 
-/// What a job gave against what `expected` says of an operation.
+/// Compares a job's digests with the `expected` ones of each operation.
 #[track_caller]
 fn compare(table: &Table, given: &Digests, expected: impl Fn(&str) -> Vec<u64>) {
     assert_eq!(given.len(), table.operations.len() * FORMS.len());
@@ -69,7 +69,7 @@ fn every_form_gives_the_bits_of_the_table() {
     }
     for shape in SHAPES {
         let expected = |name: &str| table.digests[&(shape, name.to_owned())].clone();
-        // In virtual time, in short, every shape of three ranks.
+        // In virtual time, in the short form, every shape of three ranks.
         let simulated = (at_length() || shape.0 == 3).then(|| simulated(&table, shape));
         for job in iter::once(real(&table, shape)).chain(simulated) {
             println!("{job:?}");
@@ -78,13 +78,13 @@ fn every_form_gives_the_bits_of_the_table() {
     }
 }
 
-/// Leaves the operations whose names begin so.
+/// Keeps only the operations whose names begin like this.
 fn keep(table: &mut Table, names: &[&str]) {
     table.operations.retain(|(operation, _)| names.iter().any(|name| operation.starts_with(name)));
 }
 
-/// Whoever names the algorithm has the same bits in all forms, with lines or without. The last
-/// length, which costs most, only where there is time: lengths do not choose here.
+/// With a named algorithm all forms give the same bits, with lines or without. The last length,
+/// which costs most, is tested only at length: lengths make no choice here.
 #[test]
 fn every_form_gives_the_same_bits_by_every_algorithm() {
     let mut table = Table::read();
@@ -109,14 +109,14 @@ fn every_form_gives_the_same_bits_by_every_algorithm() {
     }
 }
 
-/// All but those by lines: the table chooses them where they are, and on nodes of one rank they are
-/// refused.
+/// All algorithms except those on lines: the table chooses these where they exist, and on nodes of
+/// one rank they are refused.
 fn algorithms(operation: Operation) -> Vec<&'static str> {
     let by_messages = |name: &&str| !["lines", "read"].contains(name);
     operation.algorithms().iter().copied().filter(by_messages).collect()
 }
 
-/// Ranks of a node that copy out of each other's memory combine in the same order, also where the
+/// Ranks of a node that copy out of each other's memory combine in the same order, even if the
 /// kernel copies.
 #[test]
 fn reading_gives_the_bits_of_the_table() {
@@ -133,8 +133,8 @@ fn reading_gives_the_bits_of_the_table() {
     }
 }
 
-/// Barriers and broadcasts by the group of a communicator give those of the table, in all forms
-/// and also where other communicators have all channels (CJ-14, CJ-15).
+/// Barriers and broadcasts by the group of a communicator give the bits of the table, in all forms
+/// and also if other communicators have all channels (CJ-14, CJ-15).
 #[test]
 fn cj_14_cj_15_groups_give_the_bits_of_the_table() {
     let mut table = Table::read();

@@ -1,7 +1,7 @@
-//! Every call of `World`, over 1 to 9 ranks (in short, at most four numbers of them) on one node
-//! and on nodes of 1 to 4.
+//! Every call of `World`, over 1 to 9 ranks (in the short form, at most four numbers of them) on
+//! one node and on nodes of 1 to 4.
 //!
-//! There are more ranks than CPUs in most of them, which is when a missed wake-up shows.
+//! Most of them have more ranks than CPUs, which shows missed wake-ups.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::kill_one::kill_one;
 use super::{RANK, job};
 
 fn every_call(ranks_per_node: u32) {
-    // In short no job that fits on a node is run again for nodes of another size.
+    // In the short form, a job that fits on a node is not run again for nodes of another size.
     let several = |ranks: &u32| ranks_per_node == 0 || *ranks > ranks_per_node;
     let in_short = |ranks: &u32| [1, 2, 3, 5].contains(ranks) && several(ranks);
     for ranks in (1..=9).filter(|ranks| at_length() || in_short(ranks)) {
@@ -60,8 +60,8 @@ fn in_communicators_of_some_ranks() {
     }
 }
 
-/// Calls of the library's own go by what suits them; the program's by what is chosen, where they
-/// can.
+/// The library's own calls use suitable algorithms; the program's calls use the chosen one, if
+/// possible.
 #[test]
 fn what_is_chosen_holds_for_calls_of_the_program() {
     let own = ["windows: ", "shared: counts", "topologies: ", "neighbours: ", "persistent: rings"];
@@ -105,7 +105,7 @@ fn cj_14_cj_15_every_call_by_the_group_of_its_communicator() {
     }
 }
 
-/// The variables by which persistent collectives go by session queues.
+/// The variables by which persistent collectives use session queues.
 pub(super) const SESSIONS: [&str; 4] = [
     "HIKYAKU_COLL_BARRIER",
     "HIKYAKU_COLL_BROADCAST",
@@ -113,7 +113,7 @@ pub(super) const SESSIONS: [&str; 4] = [
     "HIKYAKU_COLL_ALLREDUCE",
 ];
 
-/// Persistent collectives by session queues, also where more are made than there are queues, among
+/// Persistent collectives on session queues, also if more are made than there are queues, among
 /// collectives of every form (TF-19).
 #[test]
 fn tf_19_collectives_with_persistent_ones_by_session_queues() {
@@ -126,8 +126,8 @@ fn tf_19_collectives_with_persistent_ones_by_session_queues() {
     }
 }
 
-/// Five neighbours on another node take five queues, one if they share it, and three of who stands
-/// for its node: of 16 (TF-19).
+/// Five neighbours on another node take five queues, one if they share it, and three at a rank that
+/// represents its node: of 16 (TF-19).
 #[test]
 fn tf_19_combined_edges_need_few_queues() {
     for (scheme, left) in [("fast", "11\n"), ("mrc", "15\n"), ("combined", "13\n")] {
@@ -147,7 +147,7 @@ fn tf_19_where_a_rank_has_no_queue_all_go_by_messages() {
     assert_eq!(job(8, &["combined-scarce"]).ranks_per_node(4).succeed(), "");
 }
 
-/// Messages of every kind by each way of long ones.
+/// Messages of every kind with each way of long ones.
 #[test]
 fn messages_by_each_way_of_long_ones() {
     for way in Way::ALL.map(|way| LongMessages::By(way).to_string()) {
@@ -161,7 +161,7 @@ fn messages_by_each_way_of_long_ones() {
     }
 }
 
-/// Messages of 64 MiB by each way, to oneself, cut short, cancelled and abandoned half way.
+/// Messages of 64 MiB with each way, to the own rank, cut short, cancelled and abandoned half way.
 #[test]
 fn huge_messages_by_each_way() {
     for way in Way::ALL.map(|way| LongMessages::By(way).to_string()) {
@@ -172,7 +172,8 @@ fn huge_messages_by_each_way() {
     }
 }
 
-/// Either end of a message dies in it, or between two. Nobody takes half of one for a whole.
+/// Either end of a message dies during it, or between two. No rank takes a part for a whole
+/// message.
 #[test]
 fn a_death_in_the_middle_of_each_way() {
     let mut whole = 0;
@@ -194,7 +195,7 @@ fn a_death_in_the_middle_of_each_way() {
     assert!(whole > 0, "no message came before a death");
 }
 
-/// What ranks have counted of their long messages outlives them.
+/// The ranks' counts of their long messages outlive the ranks.
 #[test]
 fn the_launcher_has_the_counts_of_all_ranks() {
     for way in [Way::Ring, Way::Read, Way::Both] {
@@ -208,16 +209,16 @@ fn the_launcher_has_the_counts_of_all_ranks() {
         let went = ["through rings", "copied by the receiver", "copied by both ends"];
         for line in said.lines() {
             let is_asked = line.contains(&format!(": 3 {} (", went[way as usize]));
-            // Where the machine refuses copies, there is no other way than the first.
+            // If the machine refuses copies, only the first way exists.
             let is_refused = line.ends_with(": 3 through rings; 3 for want of another way");
             assert!(is_asked && line.ends_with("; 3 as asked for") || is_refused, "{line}");
         }
     }
 }
 
-/// Communicators and persistent operations have lines as long as there are some, those of one rank
-/// never. What they cannot do by lines is left to the table; where no ranks share a node, it is an
-/// error.
+/// Communicators and persistent operations have lines as long as some are left, those of one rank
+/// never. Operations that they cannot do on lines are left to the table; if no ranks share a node,
+/// this is an error.
 #[test]
 fn lines_are_left_to_the_table_where_there_are_none() {
     for operation in ["barrier", "broadcast", "allreduce", "allgather"] {
@@ -235,7 +236,7 @@ fn lines_are_left_to_the_table_where_there_are_none() {
     }
 }
 
-/// The cases of shared variables by the protocols that are not the default (that one is in the
+/// The cases of shared variables with the protocols that are not the default (that one is in the
 /// tests above).
 fn shared_by(protocol: &str, faults: Option<&str>) {
     for (ranks, ranks_per_node) in (1..=8).map(|ranks| (ranks, 1 + ranks % 2)) {
@@ -295,7 +296,7 @@ fn a_variable_with_a_wrong_value_is_an_error_at_the_start() {
     }
 }
 
-/// A program that nobody launched is a world of one, with everything there is.
+/// A program without a launcher is a world of one, with all features.
 #[test]
 fn without_a_launcher() {
     let mut command = Command::new(RANK);
@@ -305,7 +306,7 @@ fn without_a_launcher() {
     assert_eq!((output.status.code(), text.as_str()), (Some(0), ""));
 }
 
-/// What each rank times behind a barrier is no longer than since the last one has come to it.
+/// The time that each rank measures after a barrier begins no earlier than the last arrival.
 #[test]
 fn cp_16_clocks_start_behind_a_barrier_when_the_last_has_come() {
     assert_eq!(job(4, &["apart", "clocks", "5"]).succeed(), "right\n");

@@ -1,5 +1,5 @@
-//! What a protocol of shared variables needs never queues behind what the program has sent, an
-//! owner serves in whatever it waits, and one that leaves is known to have left.
+//! A protocol's traffic for shared variables never queues behind the program's messages, an owner
+//! serves in every kind of wait, and an owner that leaves is known to have left.
 
 use std::thread;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::kill_one::kill_one;
 
 const PROTOCOLS: [&str; 3] = ["direct", "fagus", "udp"];
 
-/// By far longer than anything here takes; what hangs is ended then.
+/// Far longer than anything here takes; a hanging job is ended then.
 const IN_TIME: Duration = Duration::from_secs(60);
 
-/// Every shape of a job: ranks and ranks a node.
+/// The shapes of a job: ranks and ranks per node.
 const SHAPES: [(u32, u32); 4] = [(2, 1), (2, 2), (3, 1), (3, 3)];
 
 #[test]
@@ -25,7 +25,7 @@ fn variables_are_acquired_behind_unmatched_messages() {
     let others = ["gather", "bcast"].map(|what| format!("crowded {what} 1 1600000 5"));
     let programs: Vec<&String> = rings.iter().chain(&sends).chain(&others).collect();
     for (at, program) in programs.iter().enumerate() {
-        // In short, each program in one shape, and each shape with programs of every kind.
+        // In the short form, each program in one shape, and each shape with programs of every kind.
         let shapes = if at_length() { &SHAPES[..] } else { &SHAPES[at % 4..][..1] };
         for &(ranks, ranks_per_node) in shapes {
             for protocol in PROTOCOLS {
@@ -64,7 +64,7 @@ fn a_death_in_the_middle_of_that_is_told_to_all_others_at_once() {
             let job = job.variable("HIKYAKU_SHARED", protocol);
             let delay = Duration::from_millis(60 + 17 * number as u64);
             for (rank, error) in kill_one(job, 3, victim, delay, &about).lines {
-                // The victim, or one that was told before and has left.
+                // The victim, or a rank that was told earlier and has left.
                 let mut gone = (0..3).filter(|other| *other != rank);
                 let named = gone.any(|gone| error.contains(&format!("rank {gone}")));
                 assert!(named, "{about}: rank {rank}: {error}");

@@ -1,4 +1,4 @@
-//! Ranks that end while others still want something of them: what each is told.
+//! Ranks that end while others still need them: the errors of the others.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hikyaku_jobs::End;
 
 use super::job;
 
-/// By far longer than a job here takes; one that hangs is ended then.
+/// Far longer than a job here takes; a hanging one is ended then.
 const IN_TIME: Duration = Duration::from_secs(60);
 
 const LEFT: &str = "rank 1 has left the job: nothing further comes from it or is taken by it";
@@ -16,7 +16,7 @@ fn verdict(end: &End) -> &str {
     end.stderr.lines().find_map(|line| line.strip_prefix("launch: ")).unwrap()
 }
 
-/// Asserts that ranks 0 and 2 have said this, each once.
+/// Asserts that ranks 0 and 2 have printed this, each once.
 #[track_caller]
 fn check_told(end: &End, told: &str) {
     for rank in [0, 2] {
@@ -27,7 +27,7 @@ fn check_told(end: &End, told: &str) {
 }
 
 /// A rank whose process ends with its world still open has died: all are told how, by rank,
-/// process and cause, and the launcher says so too.
+/// process and cause, and the launcher reports it too.
 #[test]
 fn a_rank_that_does_not_leave_has_died() {
     for (way, code, ended, cause) in [
@@ -47,8 +47,8 @@ fn a_rank_that_does_not_leave_has_died() {
     }
 }
 
-/// To exit with code 0 is no failure by itself; whoever waits for the rank is told all the same,
-/// and that is one.
+/// An exit with code 0 is no failure by itself; ranks that wait for the rank are told all the same,
+/// and that is a failure.
 #[test]
 fn a_rank_that_exits_with_success_is_missed() {
     let end = job(3, &["end", "exit"]).run();
@@ -111,7 +111,7 @@ fn a_child_that_a_rank_forks_is_no_rank() {
     }
 }
 
-/// Calls of this interface go through no lock: a thread of the library could not share the rank.
+/// Calls of this interface use no lock: a thread of the library could not share the rank.
 #[test]
 fn a_progress_thread_is_said_to_be_none_in_one_line() {
     let end = job(3, &["end", "exit"]).variable("HIKYAKU_PROGRESS_THREAD", "1").run();

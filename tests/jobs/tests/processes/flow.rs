@@ -1,4 +1,4 @@
-//! Much, and much at once: senders faster than receivers, and messages beyond 2 GiB.
+//! Large amounts, and many at once: senders faster than receivers, and messages beyond 2 GiB.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn ip_13_rings_change_hands_while_processes_send() {
         let job = job(ranks, &["landing-moves", "7"]).ranks_per_node(ranks_per_node);
         job.variable("HIKYAKU_JOBS_RINGS", rings).succeed();
     }
-    // Beyond 16 ranks rings are shared without being asked.
+    // Beyond 16 ranks rings are shared by default.
     job(20, &["landing-moves", "8"]).succeed();
 }
 
@@ -70,7 +70,7 @@ fn cj_09_a_quarter_of_a_ring_is_seen_before_it_runs_over() {
     job(2, &["landing-quarters"]).succeed();
 }
 
-/// What a rank sends and receives with nobody to wait for needs no system call.
+/// A rank that sends and receives without waiting needs no system call.
 #[test]
 fn cj_19_8_bytes_go_and_come_without_a_system_call() {
     let end = job(2, &["strict"]).run();

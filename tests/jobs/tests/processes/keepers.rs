@@ -1,5 +1,5 @@
-//! Jobs in which a rank keeps a variable far from its home and one of them is killed: the others go
-//! on.
+//! Jobs in which a rank keeps a variable far from its home and one of the ranks is killed: the
+//! others continue.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use hikyaku_jobs::{Random, at_length};
 use super::job;
 use super::kill_one::kill_one;
 
-/// Deaths of the keeper, and of somebody else.
+/// Deaths of the keeper, and of another rank.
 const RUNS: u32 = 60;
 
-/// In short: until a keeper was killed inside, and at least these.
+/// In the short form: until a keeper was killed inside, and at least these.
 const FEW: u32 = 12;
 
-/// When at the earliest, microseconds after the start: while all use the variable. Later, where
-/// that is still being made then; and within how long.
+/// The earliest time of the kill, microseconds after the start: while all use the variable. Later,
+/// if it is still being made then; and the range of the delay.
 const AFTER: usize = 20_000;
 const LATER: usize = 10_000;
 const WITHIN: usize = 40_000;
@@ -58,8 +58,8 @@ fn what_was_kept_can_be_used_when_its_keeper_was_killed() {
             whole += u32::from(!marked);
         }
     }
-    // A keeper spends most of its time inside; what one that had just lost the variable was writing
-    // counts as whole, being the copy that it had fetched.
+    // A keeper spends most of its time inside. The contents that a keeper was writing after it had
+    // just lost the variable count as whole, because they are the copy that it had fetched.
     println!("{torn} torn, {whole} whole");
     assert!(torn > 0, "no keeper was killed inside");
 }

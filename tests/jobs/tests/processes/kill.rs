@@ -1,6 +1,7 @@
 //! A hundred jobs in which a rank is killed at a random moment.
 //!
-//! Each must end in time with the right words, and leave nothing: no process, no file, no memory.
+//! Each must end in time with the right messages, and leave nothing: no process, no file, no
+//! memory.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -15,16 +16,17 @@ use hikyaku_jobs::generator::many::WAYS;
 
 use super::job;
 
-/// How many jobs, at length and in short.
+/// The number of jobs, at length and in the short form.
 const RUNS: [u32; 2] = [100, 27];
 
-/// Jobs at a time: enough that the machine is busy, as it is when ranks die.
+/// Jobs at a time: enough to keep the machine busy, as it is when ranks die.
 const AT_A_TIME: usize = 3;
 
-/// A job has to be over so long after a rank was killed.
+/// Time limit of a job after a rank was killed.
 const IN_TIME: Duration = Duration::from_secs(4);
 
-/// How long the survivors have, seconds: enough that one that gets no processor is no hang.
+/// Time limit of the survivors, seconds: enough that a rank without a processor does not count as
+/// hanging.
 const GRACE: &str = "2";
 
 const PROGRAMS: [&str; 11] = [
@@ -68,7 +70,7 @@ fn a_hundred_jobs_survive_the_death_of_a_rank() {
     assert_eq!(process::named_memories(), [""; 0]);
 }
 
-/// Every rank of two nodes in turn, some of which stand for their node in exchanges between them.
+/// Every rank of two nodes in turn, some of which represent their node in exchanges between them.
 #[test]
 fn the_death_of_a_rank_ends_exchanges_that_are_combined() {
     for victim in 0..5 {
@@ -80,13 +82,13 @@ fn the_death_of_a_rank_ends_exchanges_that_are_combined() {
     }
 }
 
-/// Runs one job with one death in it; gives the inode of its memory.
+/// Runs one job with one death in it; returns the inode of its memory.
 fn kill_one(number: u32) -> u64 {
     let mut random = Random::new(u64::from(number));
     let program = PROGRAMS[number as usize % PROGRAMS.len()];
     let ranks = 2 + random.below(4) as u32;
     let victim = random.below(ranks as usize) as u32;
-    // Every second one while the ranks start and make communicators and windows.
+    // Every second victim while the ranks start and make communicators and windows.
     let within = if number.is_multiple_of(2) { 6_000 } else { 60_000 };
     let delay = Duration::from_micros(random.below(within) as u64);
     let way = WAYS[random.below(WAYS.len())];
@@ -105,7 +107,7 @@ fn kill_one(number: u32) -> u64 {
     kill_rank(&about, &job, (program, ranks, victim), delay)
 }
 
-/// Runs a job and kills a rank so long after it has started; gives the inode of its memory.
+/// Runs a job and kills a rank after a delay; returns the inode of its memory.
 fn kill_rank(
     about: &str,
     job: &Job,
@@ -129,8 +131,8 @@ fn kill_rank(
     memory
 }
 
-/// One line of the launcher, and a line of every survivor that depended on the victim: of its
-/// death, or of another survivor that abandoned the call first.
+/// One line of the launcher, and a line of every survivor that depended on the victim: about its
+/// death, or about another survivor that abandoned the call first.
 fn check_words(about: &str, text: &str, victim: u32, pid: i32, program: &str, ranks: u32) {
     let verdict = format!("launch: rank {victim} (pid {pid}) was killed by signal 9 (SIGKILL)");
     let told = format!("rank {victim} (pid {pid}) died: killed by signal 9");
@@ -148,16 +150,16 @@ fn check_words(about: &str, text: &str, victim: u32, pid: i32, program: &str, ra
         told_of_victim += u32::from(said == told);
         let follows =
             said.ends_with("has left the job: nothing further comes from it or is taken by it");
-        // In a collective, whoever gets the error tells the others.
+        // In a collective, a rank that gets the error tells the others.
         let gone = said.split_once(" abandoned it: rank ").filter(|_| said.contains(": rank "));
         let gone = gone.and_then(|(_, end)| end.strip_suffix(" is gone"));
         let relayed = gone.is_some();
-        // Such a rank may go on, if it has what the collective was for, and end by another error.
+        // Such a rank may continue, if it has the collective's result, and end by another error.
         told_of_victim += u32::from(gone.is_some_and(|rank| rank.parse() == Ok(victim)));
         assert!(said == told || follows || relayed, "{about}: unexpected line {line:?}");
     }
     assert_eq!(verdicts, 1, "{about}: {text}");
-    // In `full` the others depend on rank 0 alone, and it does not depend on anybody.
+    // In `full` the others depend on rank 0 alone, and it depends on no rank.
     if program == "full" && victim != 0 {
         return;
     }

@@ -1,17 +1,17 @@
-//! A job of which one rank is killed: what every test of a death does and expects.
+//! A job of which one rank is killed: the actions and checks of every test of a death.
 
 use std::time::Duration;
 
 use hikyaku_jobs::Job;
 
 /// Seconds after the kill in which survivors have to end by themselves. They take thousandths of
-/// it; the rest is for machines on which others take the processors.
+/// it; the rest is for machines on which other programs take the processors.
 pub(super) const GRACE: &str = "20";
 
-/// A job has to be over so long after a rank was killed; its launcher ends it before that.
+/// Time limit of a job after a rank was killed; its launcher ends it before that.
 const IN_TIME: Duration = Duration::from_secs(25);
 
-/// What the survivors of a job said.
+/// The output of a job's survivors.
 pub(super) struct Survivors {
     /// All of it.
     pub(super) stdout: String,
@@ -19,7 +19,7 @@ pub(super) struct Survivors {
     pub(super) lines: Vec<(u32, String)>,
 }
 
-/// Runs `job`, of so many ranks, and kills `victim` after `delay`. The job has to end in time by
+/// Runs `job`, of `ranks` ranks, and kills `victim` after `delay`. The job has to end in time by
 /// the victim's signal, and each of the other ranks has to write one line that begins with its
 /// number.
 #[track_caller]

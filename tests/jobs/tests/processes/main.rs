@@ -26,7 +26,7 @@ use hikyaku_jobs::Job;
 /// The program whose subcommands are the rank programs.
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
-/// So many ranks that run these words of `rank`.
+/// A job of `ranks` ranks that run these words of `rank`.
 fn job(ranks: u32, words: &[&str]) -> Job {
     Job::new(env!("CARGO_BIN_EXE_launch"), RANK, ranks, words)
 }

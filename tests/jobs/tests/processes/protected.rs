@@ -1,4 +1,4 @@
-//! Protected windows: what each rank may do, and ranks that do not keep to the library.
+//! Protected windows: the permissions of each rank, and ranks that bypass the library.
 
 use super::job;
 
@@ -10,8 +10,8 @@ fn cj_06_each_rank_may_do_what_the_owner_lets_it() {
     job(4, &["protected", "1"]).ranks_per_node(2).succeed();
 }
 
-/// A rank that may read, and writes past the library, ends by a signal of its own. The owner's part
-/// is what it was, and the others are told of a rank that died.
+/// A rank with read permission that writes past the library is killed by a signal. The owner's part
+/// is unchanged, and the others are told of a rank that died.
 #[test]
 fn cj_06_a_reader_that_writes_ends_by_itself_and_harms_nobody() {
     let end = job(3, &["protected", "read-only"]).run();
@@ -23,8 +23,8 @@ fn cj_06_a_reader_that_writes_ends_by_itself_and_harms_nobody() {
     assert!(end.stderr.lines().any(|line| line == told), "{}", end.stderr);
 }
 
-/// A rank that overwrites all that it shares with others spoils the job, but no part of a protected
-/// window: it has none of those that it may not use.
+/// A rank that overwrites everything that it shares with others destroys the job, but no part of a
+/// protected window: it has no mapping of those that it may not use.
 #[test]
 fn cj_05_a_rank_that_overwrites_all_it_can_does_not_reach_a_part() {
     let end = job(3, &["protected", "scribble"]).run();

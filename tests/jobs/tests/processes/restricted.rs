@@ -1,5 +1,5 @@
-//! Machines that do not give what one is used to: few descriptors, no copies between
-//! processes, no threads, no `/dev/null`, no network, no host name.
+//! Machines without the usual resources: few descriptors, no copies between processes, no threads,
+//! no `/dev/null`, no network, no host name.
 
 use std::fs;
 use std::io::Write as _;
@@ -30,7 +30,7 @@ fn few_open_files_are_enough_or_are_named() {
     assert!(end.stderr.ends_with(expected), "{}", end.stderr);
 }
 
-/// A rank that kept its processor until its time is over would ask thousands of times a round.
+/// A rank that kept its processor for its whole time slice would poll thousands of times a round.
 #[test]
 fn ranks_that_poll_on_one_processor_give_it_away() {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -44,7 +44,7 @@ fn ranks_that_poll_on_one_processor_give_it_away() {
     }
 }
 
-/// Has system calls refused and becomes the launcher. The first word says which: `copies`
+/// Refuses some system calls and becomes the launcher. The first word selects them: `copies`
 /// (`process_vm_readv` and `process_vm_writev`, as container runtimes do), `limits` (`prlimit64`),
 /// both not permitted, or `threads` (as if there were too many).
 const REFUSING: &str = r#"
@@ -86,7 +86,7 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
     for (way, expected) in [("ring", "0 0"), ("read", "3 0"), ("both", "0 3")] {
         let ways = carried(job(3, &["copies"]), way);
         let ways = ways.as_deref();
-        // Where the machine refuses anyway, that it does is all that can be tested.
+        // If the machine refuses anyway, only that can be tested.
         if way != "ring" && ways == Some("0 0") {
             println!("note: this machine refuses copies between processes to all");
         } else {
@@ -99,15 +99,15 @@ fn long_messages_arrive_where_the_kernel_will_not_copy() {
                 read, both or put";
     assert!(end.code != Some(0) && end.stderr.contains(said), "{}", end.stderr);
     filtered(&["calls", "2", "matching"]).succeed();
-    // Collectives that were to read go on in another way.
+    // Collectives that were to read continue in another way.
     for operation in ["BROADCAST", "ALLREDUCE", "ALLGATHER", "ALLTOALL", "REDUCE_SCATTER"] {
         let variable = format!("HIKYAKU_COLL_{operation}");
         filtered(&["divided", "1", "collective: "]).variable(&variable, "read").succeed();
     }
 }
 
-/// One body over a table of lengths, alignments and kinds of memory, carried in each way, and where
-/// the kernel refuses: what arrives is the same.
+/// One body over a table of lengths, alignments and kinds of memory, with each way, and with
+/// refusals of the kernel: the same data arrives.
 #[test]
 fn each_way_carries_every_length_and_alignment() {
     for (way, expected) in
@@ -118,7 +118,7 @@ fn each_way_carries_every_length_and_alignment() {
             let mut both = said.split_whitespace().zip(expected.split_whitespace());
             both.all(|(is, should)| should == "_" || is == should)
         };
-        // Memory that ranks share is copied without the kernel, so that both ways are seen.
+        // Memory that ranks share is copied without the kernel, so both ways occur.
         let said = carried.succeed();
         assert!(fits(&said), "{way}: {said}");
         if ["read", "both"].contains(&way) {
@@ -132,7 +132,7 @@ fn each_way_carries_every_length_and_alignment() {
 struct OneProcessor(PathBuf);
 
 impl OneProcessor {
-    /// `None`: this process may not make one.
+    /// `None`: this process cannot make one.
     fn new() -> Option<OneProcessor> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
         let unique = format!("hikyaku-one-processor-{}", std::process::id());
@@ -150,7 +150,7 @@ impl OneProcessor {
             let group = Path::new(mount).join(path.trim_start_matches('/')).join(&unique);
             fs::create_dir(&group).ok()?;
             let group = OneProcessor(group);
-            // Dropped, and so removed, if it has no such files.
+            // If it lacks these files, it is dropped, and so removed.
             let is_limited = |(file, text): &(&str, &str)| {
                 let file = group.0.join(file);
                 file.exists() && fs::write(file, text).is_ok()
@@ -170,14 +170,14 @@ impl Drop for OneProcessor {
 #[test]
 fn ranks_with_the_time_of_one_processor_are_crowded() {
     let Some(group) = OneProcessor::new() else {
-        // Not by a macro, whose words the harness keeps to itself.
+        // Not by a macro, whose output the harness captures.
         let said = "skipped: no control group with a limit of processor time can be made here";
         let _ = writeln!(std::io::stderr(), "{said}");
         return;
     };
     let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
     let group = group.0.to_str().unwrap();
-    // Ranks that share a processor copy 8 KiB where they lie, others put them into the ring.
+    // Ranks that share a processor copy 8 KiB in place, others put them into the ring.
     let one = job(2, &["one-from-shared", "8192"]).variable("HIKYAKU_LONG_MESSAGES", "read");
     assert_eq!(one.clone().within(&["sh", "-c", enter, group]).succeed(), "1\n");
     if std::thread::available_parallelism().unwrap().get() > 1 {
@@ -214,7 +214,7 @@ fn a_machine_without_dev_null_is_told_so() {
     assert_eq!((end.code, end.stderr.as_str()), (Some(1), expected));
 }
 
-/// Takes the host name away and becomes the launcher.
+/// Removes the host name and becomes the launcher.
 const NO_NAME: &str = "import os, socket, sys\n\
                        socket.sethostname('')\n\
                        os.execvp(sys.argv[1], sys.argv[1:])\n";
@@ -234,20 +234,21 @@ fn neither_network_nor_host_name_is_needed() {
     job(4, &["calls", "3"]).within(&apart).succeed();
 }
 
-/// Becomes root of a network of its own, whose only interface takes frames of so many bytes, has
-/// the launcher run there, and says what the kernel has counted of packets.
+/// Becomes root of a network of its own, whose only interface takes frames of this many bytes, runs
+/// the launcher there, and prints the kernel's counts of packets.
 const FRAMES: &str = "ip link set lo up mtu $0 && \"$@\" && cat /proc/net/snmp";
 
-/// How many bytes of rows a job has moved, and the kernel's counts of datagrams and of fragments.
+/// The bytes of rows that a job has moved, and the kernel's counts of datagrams and of fragments.
 struct Counted {
     moved: u64,
     datagrams: u64,
     fragments: u64,
 }
 
-/// FG-19: the rows of paper 001's program move by both protocols alike, so the gap between them is
-/// of datagrams alone. Where a frame holds a row, as many datagrams go for rows of any size; on an
-/// Ethernet the gap grows with the frames that a row takes. By direct stores the kernel sees none.
+/// FG-19: the rows of paper 001's program move with both protocols alike, so the gap between them
+/// is caused by datagrams alone. If a frame holds a row, the number of datagrams is the same for
+/// rows of any size; on an Ethernet the gap grows with the frames that a row takes. With direct
+/// stores the kernel counts none.
 #[test]
 fn fg_19_the_gap_is_of_datagrams_and_grows_with_the_frames_of_a_row() {
     let mut apart = vec!["unshare", "--net"];

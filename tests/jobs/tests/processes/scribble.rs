@@ -1,7 +1,7 @@
 //! Jobs whose shared memory another process overwrites.
 //!
-//! What it writes may cost what ranks told each other. It may not cost their ends: each rank ends,
-//! with or without an error, or waits in a call that the report of the job names.
+//! The overwriting may destroy what ranks told each other. It may not prevent their ends: each rank
+//! ends, with or without an error, or waits in a call that the report of the job names.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,16 +16,17 @@ use rustix::fs::{SeekFrom, seek};
 use super::calls::SESSIONS;
 use super::{RANK, job};
 
-/// How many jobs, at length and in short.
+/// The number of jobs, at length and in the short form.
 const RUNS: [u64; 2] = [300, 4];
 
 /// Jobs at a time: most of them wait for their time to be up.
 const AT_A_TIME: usize = 4;
 
-/// The time of a job, whose ranks stop after two seconds if they wait for nobody.
+/// The time of a job, whose ranks stop after two seconds if they wait for no rank.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A job is over so long after its time is up: twice the launcher's grace, and a busy machine.
+/// The time in which a job must end after its time is up: twice the launcher's grace, and a margin
+/// for a busy machine.
 const MARGIN: Duration = Duration::from_secs(8);
 
 /// One test at a time: the jobs of both at once, whose ranks poll, keep the launchers from running.
@@ -37,7 +38,7 @@ const ROUNDS: &str = "1500";
 const PAGE: u64 = 4096;
 const WORD: u64 = 8;
 
-/// Which seed is the first; for whoever wants to see one again.
+/// The first seed, to repeat a run.
 const FIRST: &str = "HIKYAKU_SCRIBBLE_SEED";
 
 #[test]
@@ -45,7 +46,7 @@ fn overwritten_memory_ends_no_job_but_in_order() {
     scribble_many(&|ranks, words| job(ranks, &[words, &["direct,fagus,udp"]].concat()));
 }
 
-/// Whatever it does to turns, logs and progress, to which the conductor listens.
+/// Whatever happens to turns, logs and progress, which the conductor reads.
 #[test]
 fn overwritten_memory_ends_no_job_in_virtual_time_but_in_order() {
     scribble_many(&|ranks, words| {
@@ -54,7 +55,7 @@ fn overwritten_memory_ends_no_job_in_virtual_time_but_in_order() {
     });
 }
 
-/// A job of so many ranks that run these words.
+/// Makes a job of this many ranks that run these words.
 type NewJob = dyn Fn(u32, &[&str]) -> Job + Sync;
 
 /// Overwrites the memory of many such jobs.
@@ -83,7 +84,7 @@ fn scribble_many(job: &NewJob) {
     assert!(2 * written >= runs, "only {written} of {runs} jobs were found before they ended");
 }
 
-/// Runs one job and overwrites words of its memory; says how many.
+/// Runs one job and overwrites words of its memory; returns their number.
 fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
     let mut random = Random::new(seed);
     let ranks = 2 + random.below(3) as u32;
@@ -95,7 +96,7 @@ fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
     }
     let mut running = job.start();
     let started = Instant::now();
-    // On a loaded machine a job may be over before anybody has found it.
+    // On a loaded machine a job may be over before it is found.
     let wrote = Scribbler::new(&mut running, random).map_or(0, |mut it| it.run(&running));
     let ended = running.has_ended_within((LIMIT + MARGIN).saturating_sub(started.elapsed()));
     let about = format!("{FIRST}={seed}: {ranks} ranks, {wrote} words");
@@ -108,11 +109,12 @@ fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
     let for_ever = format!(" {waits} ranks wait for ever: ");
     let is_in_order = match end.code {
         Some(0) => end.stderr.is_empty(),
-        // Nobody has written there.
+        // Nothing was written.
         _ if wrote == 0 => false,
         Some(1) => true,
         Some(124) => waits == ranks as usize,
-        // Nothing is under way, the next is beyond the end of virtual time, or a rank has no turn.
+        // Nothing is in flight, the next event is beyond the end of virtual time, or a rank has no
+        // turn.
         Some(3) => {
             let reasons = [&for_ever, "virtual time ends after", " and counts as gone: "];
             reasons.iter().any(|reason| end.stderr.contains(reason))
@@ -130,7 +132,7 @@ fn scribble(seed: u64, job: &NewJob) -> Result<u64, String> {
 struct Scribbler {
     memory: File,
     random: Random,
-    /// Where pages begin that have something in them, and those that change.
+    /// The offsets of pages with contents, and of pages that change.
     used: Vec<u64>,
     changing: Vec<u64>,
 }
@@ -151,7 +153,7 @@ impl Scribbler {
         Some(Scribbler { memory, random, used, changing })
     }
 
-    /// Overwrites some words, one after the other or in bursts; says how many.
+    /// Overwrites some words, one after the other or in bursts; returns their number.
     fn run(&mut self, running: &Running) -> u64 {
         let most = self.random.pick(&[1, 4, 30, 300, 5_000]);
         let burst = self.random.pick(&[1, 1, 1, 8, 64]);
@@ -169,7 +171,8 @@ impl Scribbler {
         most * burst
     }
 
-    /// A word, more often on a page that changes than on another; mostly one that is not 0.
+    /// The place of a word, more often on a page that changes than on another; mostly of one that
+    /// is not 0.
     fn place(&mut self) -> u64 {
         let some = if self.random.below(3) > 0 { &self.changing } else { &self.used };
         let Some(page) = some.get(self.random.below(some.len().max(1))) else { return 0 };

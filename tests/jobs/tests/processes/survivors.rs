@@ -1,4 +1,4 @@
-//! A hundred jobs in which a rank is killed while all use shared variables: the others go on.
+//! A hundred jobs in which a rank is killed while all use shared variables: the others continue.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -13,10 +13,10 @@ use super::kill_one::kill_one;
 
 const PROTOCOLS: [&str; 3] = ["direct", "fagus", "udp"];
 
-/// How many jobs, at length and in short.
+/// The number of jobs, at length and in the short form.
 const RUNS: [u32; 2] = [100, 20];
 
-/// By the paper's protocols, of which every death of an owner is one.
+/// With the paper's protocols, where every death is that of an owner.
 const RUNS_OF_THE_PAPERS: [u32; 2] = [30, 10];
 
 /// With faults as well.
@@ -25,25 +25,25 @@ const RUNS_WITH_FAULTS: [u32; 2] = [20, 7];
 /// With ranks that have hardly begun.
 const RUNS_AT_THE_START: [u32; 2] = [60, 15];
 
-/// Of a hundred killed with `direct` three or four are inside, and sometimes none. At most so many
-/// rounds are run until somebody was.
+/// Of a hundred ranks killed with `direct` three or four are inside, and sometimes none. At most
+/// this many rounds are run until one was.
 const ROUNDS: u32 = 25;
 
 const AT_A_TIME: usize = 2;
 
-/// When ranks are killed after their start, microseconds: while all use variables.
+/// The times of the kill after the start, microseconds: while all use variables.
 const IN_THE_MIDDLE: Range<u64> = 20_000..80_000;
 
-/// While they make them.
+/// The same while they make them.
 const AT_THE_START: Range<u64> = 1_000..20_000;
 
-/// Deaths of which the survivors are looked at.
+/// Deaths whose survivors are checked.
 #[derive(Debug, Clone)]
 struct Deaths {
     protocol: &'static str,
     runs: u32,
     after: Range<u64>,
-    /// Whether there are faults as well, by the number of the run.
+    /// Whether faults are injected as well.
     faults: bool,
     /// The number of the first run.
     first: u32,
@@ -86,7 +86,7 @@ fn a_death_while_variables_are_made_leaves_nobody_waiting() {
     assert!(said.iter().any(|text| text.contains("early")), "nobody was killed so early");
 }
 
-/// Goes on until somebody was killed inside, with each variable.
+/// Continues until a rank was killed inside, with each variable.
 fn survive_all_kinds<const N: usize>(mut all: [Deaths; N]) {
     let mut missing = vec!["Marked", "Lost"];
     for _ in 0..ROUNDS {
@@ -102,7 +102,7 @@ fn survive_all_kinds<const N: usize>(mut all: [Deaths; N]) {
     panic!("nobody was killed inside: {missing:?}");
 }
 
-/// What the survivors of each said.
+/// The output of the survivors of each death.
 fn survive(deaths: &Deaths) -> Vec<String> {
     let (next, said) = (AtomicU32::new(deaths.first), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -122,8 +122,8 @@ fn survive(deaths: &Deaths) -> Vec<String> {
     said.into_inner().unwrap()
 }
 
-/// A variable whose holder was killed can be written again soon. How soon is said, and held against
-/// a bound that a busy machine keeps too; what is aimed at is 20 ms.
+/// A variable whose holder was killed can be written again soon. The time is printed, and compared
+/// with a bound that a busy machine meets too; the goal is 20 ms.
 #[test]
 fn a_variable_can_be_written_again_soon_after_its_holder_was_killed() {
     let kills = if at_length() { 20 } else { 5 };
@@ -149,7 +149,7 @@ fn a_variable_can_be_written_again_soon_after_its_holder_was_killed() {
     }
 }
 
-/// Runs one job with one death in it; gives what the survivors said.
+/// Runs one job with one death in it; returns the survivors' output.
 fn one_death(deaths: &Deaths, number: u32) -> String {
     let Deaths { protocol, after, faults, .. } = deaths;
     let mut random = Random::new(u64::from(number) + 77);

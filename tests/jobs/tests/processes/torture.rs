@@ -1,22 +1,20 @@
 //! Shared variables with injected faults: ranks rest between any two steps of a protocol, commands
-//! are refused, contents come in pieces, letters and datagrams late; and everything that always has
-//! to hold does.
+//! are refused, contents arrive in pieces, letters and datagrams late; and all invariants hold.
 //!
-//! That wrong protocols are noticed so is shown in `crates/world/src/shared/wrong.rs`.
+//! `crates/world/src/shared/wrong.rs` shows that faulty protocols are detected in this way.
 
 use hikyaku_jobs::{Random, at_length};
 
 use super::job;
 
-/// Four ranks on one node, on two, and a node each; gives what they did, for the counts to be
-/// looked at: how often they wrote, read, were refused, and dropped a future. So many turns a
-/// rank, at length and in short.
+/// Four ranks on one node, on two, and a node each. Prints how often they wrote, read, were
+/// refused, and dropped a future, to check the counts. `many` turns a rank at length, `few` in the
+/// short form.
 fn torture(protocol: &str, [many, few]: [&str; 2]) {
     let turns = if at_length() { many } else { few };
     let mut all = [0u64; 4];
     for ranks_per_node in [0, 2, 1] {
-        // Printed, and given again by whoever wants the same: what comes of it depends on the
-        // machine too.
+        // Printed, to repeat a run: the result also depends on the machine.
         let seed = Random::fresh_seed().to_string();
         println!("{protocol}, {ranks_per_node} ranks a node (0: all), seed {seed}");
         let job = job(4, &["torture", &seed, turns]).ranks_per_node(ranks_per_node);

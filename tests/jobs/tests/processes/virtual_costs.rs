@@ -1,5 +1,5 @@
-//! What calls cost in virtual time is the machine file's word: a lone message of a process takes
-//! what that of a built-in program takes, on every machine, and a file that says otherwise changes
+//! The machine file decides the costs of calls in virtual time: a lone message of a process takes
+//! as long as that of a built-in program, on every machine, and another value in the file changes
 //! it by as much.
 
 use std::fs;
@@ -12,13 +12,13 @@ use hikyaku_sim::machine::Machine;
 
 use super::RANK;
 
-/// Bytes that a message of a process has on the wire beside its payload.
+/// Bytes on the wire of a process's message besides its payload.
 const ENVELOPE: u64 = 16;
 
 /// Copying out of the landing ring, picoseconds a byte: 10 GB/s.
 const COPYING: u64 = 100;
 
-/// How long a message takes a process that waits for it, in picoseconds from its sending.
+/// The time of a message to a process that waits for it, in picoseconds from its sending.
 fn by_process(machine: &Path, bytes: u64) -> u64 {
     let words = ["lone", &bytes.to_string()];
     let file = format!("SIMULATE_MACHINE={}", machine.display());
@@ -31,7 +31,7 @@ fn by_process(machine: &Path, bytes: u64) -> u64 {
     said("had ") - said("sent ")
 }
 
-/// The same of a built-in program.
+/// The same for a built-in program.
 fn by_task(machine: &Path, bytes: u64) -> u64 {
     let machine = Machine::parse("machine", &fs::read_to_string(machine).unwrap()).unwrap();
     let simulation = Simulation::new(0);
@@ -77,14 +77,14 @@ fn ip_10_ip_11_what_is_refused_travels_again_and_what_stalls_waits_there() {
     for machine in machines() {
         let [stalled, refused] = [None, Some("refuse")].map(|full| behind(&machine, full));
         let about = format!("{}: {stalled:?}, {refused:?}", machine.display());
-        // A refusal and a message more for each that was refused; and the way of the last ones
-        // twice. The contents are the same: the program checks them.
+        // A refusal and one more message for each refused message; and the transmission of the last
+        // ones twice. The contents are the same: the program checks them.
         assert!(refused[0] >= stalled[0] + 2, "{about}");
         assert!(refused[1] > stalled[1], "{about}");
     }
 }
 
-/// What a broadcast to so many others takes on Cenju-4, in picoseconds until the last one has it.
+/// The time of a broadcast to `others` ranks on Cenju-4, in picoseconds until the last one has it.
 fn broadcast(by: &str, others: u32, bytes: u64) -> u64 {
     let machine = machines().into_iter().find(|file| file.ends_with("cenju4.toml")).unwrap();
     let words = ["lone-broadcast", &bytes.to_string()];
@@ -103,7 +103,7 @@ fn broadcast(by: &str, others: u32, bytes: u64) -> u64 {
 fn cj_14_a_multicast_leaves_its_rank_once_and_the_switches_copy_it() {
     for bytes in [64, 4096] {
         let [one, sixteen] = [1, 16].map(|others| broadcast("multicast", others, bytes));
-        // As sends the last of them would leave after fifteen others.
+        // As sends, the last of them would leave after fifteen others.
         assert!(sixteen < one + one / 10, "{bytes} B: {one} and {sixteen} ps");
         let tree = broadcast("binomial", 16, bytes);
         assert!(tree > 3 * sixteen, "{bytes} B: {tree} and {sixteen} ps");

@@ -1,4 +1,4 @@
-//! The same programs in virtual time, as processes of which one runs at a time.
+//! The same programs in virtual time, as processes, one of which runs at a time.
 
 use hikyaku_jobs::{Job, at_length};
 
@@ -9,7 +9,7 @@ fn simulated(ranks: u32, words: &[&str]) -> Job {
     Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, ranks, words)
 }
 
-/// What the launcher says of a run that has to be a good one.
+/// The launcher's report of a run that must succeed.
 #[track_caller]
 fn run(job: &Job) -> String {
     let output = job.succeed();
@@ -44,13 +44,13 @@ fn ip_13_frequent_senders_get_rings_by_themselves_in_virtual_time() {
     run(&job.variable("HIKYAKU_JOBS_KEEP_RINGS", "1"));
 }
 
-/// One thread lands what all write, and the tables say what each may do.
+/// One thread lands all writes, and the tables hold each rank's permissions.
 #[test]
 fn cj_06_each_rank_may_do_what_the_owner_lets_it_in_virtual_time() {
     run(&simulated(4, &["protected", "1"]));
 }
 
-/// By when the window is closed, the chain is refused when it is posted, under way, or not at all.
+/// The chain is refused when it is posted, in flight, or not at all, by the time of the closing.
 #[test]
 fn cp_06_a_chain_into_a_window_that_is_closed_meanwhile_is_refused() {
     let refused = |computing: u64| {
@@ -88,8 +88,8 @@ fn every_call_on_one_node() {
     every_call(8);
 }
 
-/// Barriers and broadcasts by the group of a communicator, where nodes have one rank and where they
-/// have two (CJ-14, CJ-15).
+/// Barriers and broadcasts by the group of a communicator, on nodes of one rank and on nodes of two
+/// (CJ-14, CJ-15).
 #[test]
 fn cj_14_cj_15_calls_by_the_group_of_a_communicator() {
     for (by, ranks, per_node) in [("sync", 4, 1), ("atomic-add", 4, 2), ("multicast-add", 3, 1)] {
@@ -105,7 +105,7 @@ fn by_sessions(job: Job) -> Job {
     SESSIONS.iter().fold(job, |job, name| job.variable(name, "session"))
 }
 
-/// Persistent collectives by session queues, among all others.
+/// Persistent collectives on session queues, among all others.
 #[test]
 fn tf_11_collectives_with_persistent_ones_by_session_queues() {
     for (ranks, per_node) in [(2, 1), (5, 5), (4, 2)] {
@@ -115,8 +115,8 @@ fn tf_11_collectives_with_persistent_ones_by_session_queues() {
 }
 
 /// When ranks have computed for long since they started, nothing of a persistent collective is left
-/// for their waits; by the usual algorithms all of it is (TF-10). So no program between the root of
-/// a broadcast and the others takes part in it (CP-08).
+/// for their waits; with the usual algorithms all of it is (TF-10). So no program between the root
+/// of a broadcast and the others takes part in it (CP-08).
 #[test]
 fn tf_10_cp_08_dense_collectives_go_on_while_the_processors_compute() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/fx100-tofu2.toml");
@@ -124,17 +124,17 @@ fn tf_10_cp_08_dense_collectives_go_on_while_the_processors_compute() {
         let job = simulated(ranks, &["offloaded"]).ranks_per_node(1);
         let job = job.variable("SIMULATE_MACHINE", machine);
         run(&by_sessions(job.clone()).variable("OFFLOADED", "1"));
-        // Of two, each sends one message, which it has sent when it computes.
+        // With two ranks, each sends one message, which it has sent when it computes.
         if ranks > 2 {
             run(&job);
         }
     }
 }
 
-/// Two nodes of four ranks that all exchange with all of the other: the puts between them that the
-/// machine carries in a round. By FAST and MRC a READY-TO-RECV and the data of each edge; combined,
-/// one of both each way. The program says by which, for the exchange or for a communicator, or the
-/// job does; the program's wish counts.
+/// Two nodes of four ranks that all exchange with all of the other node: the puts between them that
+/// the machine carries in a round. With FAST and MRC a READY-TO-RECV and the data of each edge;
+/// combined, one of both each way. The program names the scheme, for the exchange or for a
+/// communicator, or the job does; the program's wish has priority.
 #[test]
 fn tf_11_combined_edges_are_one_put_a_round_between_two_nodes() {
     let crossed = |(scheme, of_job): (&str, &str), buffers: &str, rounds: u64| {
@@ -154,7 +154,7 @@ fn tf_11_combined_edges_are_one_put_a_round_between_two_nodes() {
         (("world-combined", "mrc"), 4),
     ] {
         for buffers in ["shared", "staged"] {
-            // What it takes to make an exchange is in both numbers.
+            // Both numbers include the cost of making an exchange.
             let rounds = crossed(schemes, buffers, 12) - crossed(schemes, buffers, 2);
             assert_eq!(rounds, 10 * expected, "{schemes:?}, {buffers}");
         }
@@ -181,8 +181,8 @@ fn cp_06_a_chain_of_a_rank_costs_one_start_where_there_are_chains() {
         let job = job.variable("HIKYAKU_COLL_SCATTER", by).variable("SIMULATE_MACHINE", &file);
         run(&job).split(' ').nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // A start takes 2.67 us there and 50 ns elsewhere. What else differs is that a chain waits for
-    // nothing between its messages.
+    // A start takes 2.67 us there and 50 ns elsewhere. The other difference is that a chain does
+    // not wait between its messages.
     let saved = |machine| end("linear", machine).saturating_sub(end("chained", machine));
     let (chains, none) = (saved("cp-pacs"), saved("fat-tree-200g"));
     assert!(chains > 150_000_000 && none < 50_000_000, "{chains} and {none} ps");
@@ -226,8 +226,8 @@ fn a_rank_in_a_persistent_exchange_goes_on_with_its_collectives() {
     }
 }
 
-/// Its parts go by packets of the machine, and no rank asks again for room in between: that took
-/// millions of records.
+/// Its parts travel in packets of the machine, and no rank asks again for room in between: that
+/// took millions of records.
 #[test]
 fn a_long_exchange_takes_no_more_records_than_packets() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/dimmnet1.toml");

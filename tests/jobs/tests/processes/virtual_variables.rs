@@ -1,5 +1,5 @@
-//! Shared variables in virtual time: the same contents as in real time, what a hand-off takes and
-//! whom it delays, and what holds of 64 nodes with random delays.
+//! Shared variables in virtual time: the same contents as in real time, the costs of a hand-off and
+//! the ranks that it delays, and the invariants on 64 nodes with random delays.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use hikyaku_jobs::{End, Job};
 use super::{RANK, job};
 
 /// Most turns that a rank at a variable's home takes, without pause and in next to no time, while
-/// another asks: twice as many as fit into 16 attempts from its node; from others it is 2 attempts.
+/// another asks: twice as many as fit into 16 attempts from its node; from other nodes there are 2
+/// attempts.
 const OVERTAKEN_MOST: u64 = 200;
 
 const PROTOCOLS: [&str; 3] = ["direct", "fagus", "udp"];
@@ -18,7 +19,7 @@ fn simulated(protocol: &str, ranks: u32, words: &[&str]) -> Job {
     job.variable("HIKYAKU_SHARED", protocol)
 }
 
-/// The number after a word that begins a line.
+/// The number after a word at the beginning of a line.
 #[track_caller]
 fn said(output: &str, what: &str) -> u64 {
     let line = output.lines().find_map(|line| line.strip_prefix(what));
@@ -38,7 +39,8 @@ fn every_case_holds_by_each_protocol_within_a_node_and_between() {
     }
 }
 
-/// All but that of an owner that the system stops: in virtual time nobody's turn comes then.
+/// All cases except the owner that the system stops: in virtual time no other rank's turn comes
+/// then.
 const CASES: [&str; 12] = [
     "counts",
     "rows",
@@ -66,7 +68,7 @@ fn a_queue_of_work_gives_in_virtual_time_what_it_gives_in_real_time() {
     }
 }
 
-/// What `hand-off` says on a machine that comes with hikyaku.
+/// The output of `hand-off` on a machine that comes with hikyaku.
 fn hand_over(protocol: &str, machine: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines").join(machine);
     let file = format!("SIMULATE_MACHINE={}", file.display());
@@ -78,8 +80,8 @@ fn fg_06_a_hand_over_by_direct_takes_its_steps_and_no_owner_that_computes_delays
     for machine in ["fat-tree-200g.toml", "dimmnet1.toml", "cp-pacs.toml"] {
         let output = hand_over("direct", machine);
         let [atomic, own, get] = ["atomic", "own", "get"].map(|what| said(&output, what));
-        // At home (rank 0): head, readers, cell, claim, newest version. The own copy: what it
-        // holds, and that it holds nothing. The contents. The change of owner, told to both nodes.
+        // At home (rank 0): head, readers, cell, claim, newest version. The own copy: its version,
+        // and the release. The contents. The change of owner, reported to both nodes.
         let steps = (5 * atomic) + (2 * own) + get + (atomic + own);
         assert_eq!(said(&output, "idle"), steps, "{machine}: {output}");
         assert_eq!(said(&output, "busy"), steps, "{machine}: {output}");
@@ -88,7 +90,7 @@ fn fg_06_a_hand_over_by_direct_takes_its_steps_and_no_owner_that_computes_delays
     }
 }
 
-/// All numbers behind a word that begins lines.
+/// All numbers after a word at the beginning of lines.
 #[track_caller]
 fn numbers(output: &str, what: &str) -> Vec<u64> {
     let lines = output.lines().filter_map(|line| line.strip_prefix(what));
@@ -113,7 +115,7 @@ fn fg_04_whoever_waits_behind_cancelled_requests_is_woken() {
         let after = numbers(&output, "after");
         println!("{ranks} ranks, {per_node} a node: {after:?} ps");
         assert_eq!(after.len(), 4, "{output}");
-        // Some ways there and back; no look by itself, the first of which came after 1 ms.
+        // A few round trips; not a poll of its own, the first of which came after 1 ms.
         assert!(after.iter().all(|time| *time < 100_000_000), "{after:?} ps");
     }
 }
@@ -137,15 +139,15 @@ fn fg_15_by_udp_a_hand_over_takes_its_datagrams_on_both_processors_and_wires() {
     // Picoseconds: a system call, a wake-up, a switch; 100 Mb/s.
     let (send, receive, switch, byte) = (20_000_000, 35_000_000, 5_000_000, 80_000);
     let small = send + receive + switch;
-    // There and back with 4 KiB in three frames, of which the switch takes in one.
+    // There and back with 4 KiB in three frames, of which the switch stores one.
     let least = 2 * small + byte * (4096 + 1480);
-    // No more than four more datagrams and as many acknowledgements, of a frame each.
+    // No more than four more datagrams and as many acknowledgements, one frame each.
     let most = least + 8 * (small + 2 * byte * 300);
     assert!((least..most).contains(&idle), "{least}..{most} ps: {output}");
     // The owner computes for 950 us after it was asked.
     let late = busy - idle;
     assert!((850_000_000..=960_000_000).contains(&late), "{late} ps: {output}");
-    // An owner asks nobody: it polls.
+    // An owner asks no rank: it polls.
     assert!(said(&output, "kept") < 1_000_000, "{output}");
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that hang, and what is said of each of their ranks.
+//! Jobs that hang, and the report of each of their ranks.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn check(end: &End, calls: &[(&str, &str)]) {
             let (before, after) = after.split_once("waits in ")?;
             (before.is_empty() || before.starts_with("(pid ")).then_some(after)
         });
-        // With which rank a collective waits, the algorithm says. Calls that others could answer
-        // have duplicates of the world, whose numbers do not matter.
+        // The algorithm decides with which rank a collective waits. Calls that others could answer
+        // use duplicates of the world, whose numbers do not matter.
         let is_right = line.is_some_and(|line| {
             let rest = line.strip_prefix(&expected);
             let goes_on = [", for ", ", since ", ", on communicator "].into_iter();
@@ -47,7 +47,7 @@ fn every_call_says_what_it_waits_for() {
         assert_eq!(end.code, Some(124), "{}{}", end.stdout, end.stderr);
         check(&end, &CALLS);
     };
-    // Both at once: they do nothing but wait.
+    // Both at once: they only wait.
     std::thread::scope(|scope| {
         scope.spawn(|| waits(1));
         waits(0);

@@ -1,31 +1,31 @@
-//! Messages of every length and alignment, out of and into each kind of memory: whatever way
-//! carries them, the same bytes arrive, and nothing beside them is touched.
+//! Messages of every length and alignment, out of and into each kind of memory: with every way, the
+//! same bytes arrive, and nothing beside them is touched.
 
 use hikyaku::{Error, Received, World};
 use hikyaku_jobs::pattern::{check, fill, key};
 
-/// Around what a way has a threshold or a granule at: words, cache lines, packets, pages, classes
-/// of lengths, and what one try of a copy takes.
+/// Lengths around thresholds and granules of the ways: words, cache lines, packets, pages, classes
+/// of lengths, and the size of one step of a copy.
 const LENGTHS: [usize; 26] = [
     0, 1, 7, 8, 63, 64, 65, 1000, 2047, 2048, 4095, 4096, 4097, 8191, 8192, 8193, 16_383, 16_384,
     16_385, 65_535, 65_536, 65_537, 131_071, 262_145, 600_001, 1_048_579,
 ];
 
-/// Where a message begins in the memory of its sender and of its receiver, bytes.
+/// The offsets of a message in the memory of its sender and of its receiver, bytes.
 const PLACES: [(usize, usize); 5] = [(0, 0), (1, 0), (0, 3), (5, 5), (64, 17)];
 
 /// Bytes on both sides of a message that must stay as they are.
 const MARGIN: usize = 128;
 const UNTOUCHED: u8 = 0xa5;
 
-/// How the receiver meets a message.
+/// The time of the receive relative to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meets {
-    /// It waits for it.
+    /// The receiver waits for the message.
     Blocking,
-    /// It has asked for it before the message is sent.
+    /// The receive is posted before the message is sent.
     Early,
-    /// The message is sent before it is asked for.
+    /// The message is sent before the receive is posted.
     Late,
 }
 
@@ -46,7 +46,7 @@ impl Memory {
     }
 }
 
-/// Rank 0 sends all of them to rank 1, which says by which ways they came.
+/// Rank 0 sends all of them to rank 1, which prints the ways that they took.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let room = LENGTHS[LENGTHS.len() - 1] + 3 * MARGIN;
     let mut number = 0_u64;
@@ -57,7 +57,8 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
         };
         for length in LENGTHS {
             for (from, to) in PLACES {
-                // In turns: as there are five places, each length is met in each way.
+                // Alternating: as there are five places, each length occurs with each kind of
+                // receive.
                 let meets = MEETS[number as usize % MEETS.len()];
                 number += 1;
                 let place = if world.rank() == 0 { from } else { to };
@@ -83,7 +84,7 @@ fn one(
     if world.rank() == 0 {
         let message = &mut around[start..start + length];
         fill(key, message);
-        // The other one has asked for it.
+        // The other rank has posted its receive.
         if meets == Meets::Early {
             world.recv(&mut [0_u8; 0], 1, 1)?;
         }

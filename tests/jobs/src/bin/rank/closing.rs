@@ -7,8 +7,8 @@ use hikyaku::{Error, WindowError, World};
 /// Numbers in a put.
 const LENGTH: usize = 500;
 
-/// Rank 1 computes for so many nanoseconds and closes its part; rank 0 says whether its chain was
-/// refused. Ranks beside rank 1 have all of it, and no word announces what is not there.
+/// Rank 1 computes for `computing` nanoseconds and closes its part; rank 0 prints whether its chain
+/// was refused. The other ranks get all of the chain, and no word announces missing data.
 pub(crate) fn run(world: &World, computing: u64) -> Result<(), Error> {
     let numbers = world.window::<u64>(2 * LENGTH)?;
     let words = world.window::<u64>(1)?;

@@ -4,8 +4,8 @@ use hikyaku::persistent::{Exchange, Neighbours, Scheme};
 use hikyaku::{Error, SessionChoices, World};
 use hikyaku_jobs::edges::Either;
 
-/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`. By the
-/// scheme `none` it is as the job says, by `world-SCHEME` as the communicator does.
+/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`. With the
+/// scheme `none` the job's choice applies, with `world-SCHEME` the communicator's.
 pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -38,7 +38,7 @@ fn neighbours(world: &World, name: &str, length: usize) -> (Vec<u32>, Neighbours
 /// Elements of an edge.
 const LENGTH: usize = 3;
 
-/// So many rounds with the others, of which each tells each something else.
+/// Runs `rounds` rounds with the others; each rank sends each of them different data.
 fn exchange_with(
     world: &World,
     others: &[u32],
@@ -56,10 +56,10 @@ fn exchange_with(
     Ok(())
 }
 
-/// So many rounds of an exchange, after which its memory can be had again.
+/// Runs `rounds` rounds of an exchange, after which its memory can be reused.
 fn rounds(world: &World, name: &str, staged: bool, rounds: u64) -> Result<(), Error> {
     let (others, neighbours) = neighbours(world, name, LENGTH);
-    // Too much for a hole that is left before what was not given back.
+    // Too large for a gap that unreleased memory would leave.
     let place = || world.alloc::<u8>(1 << 20).map(|memory| memory.as_ptr().addr());
     let before = place()?;
     let mut exchange = Either::new(world, &neighbours, staged)?;
@@ -69,8 +69,8 @@ fn rounds(world: &World, name: &str, staged: bool, rounds: u64) -> Result<(), Er
     world.barrier()
 }
 
-/// Says how many queues every rank has left beside one such exchange: as many as there are
-/// exchanges of one queue a rank.
+/// Prints how many queues every rank has left beside one such exchange: the number of exchanges of
+/// one queue a rank that can be made.
 fn queues(world: &World, name: &str) -> Result<(), Error> {
     let beside = world.staged_exchange_init::<u32>(&neighbours(world, name, 1).1)?;
     let mut itself = Neighbours::even(&[world.rank()], &[world.rank()], 1);
@@ -79,7 +79,7 @@ fn queues(world: &World, name: &str) -> Result<(), Error> {
     loop {
         let exchange = world.exchange_init(&itself, world.alloc::<u32>(1)?, world.alloc(1)?)?;
         if exchange.is_by_messages() {
-            // One rank has none left, and the others have learnt that it has not.
+            // One rank has none left, and the others have learnt it.
             break;
         }
         made.push(exchange);
@@ -92,8 +92,8 @@ fn queues(world: &World, name: &str) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Rank 0 has no queue left: all go by messages. With one queue it has what it needs, and others
-/// stand for its node; with four it does so itself.
+/// Rank 0 has no queue left: all use messages. With one queue it has what it needs, and others
+/// represent its node; with four it does so itself.
 fn scarce(world: &World) -> Result<(), Error> {
     let (others, neighbours) = neighbours(world, "combined", LENGTH);
     let itself: &[u32] = if world.rank() == 0 { &[0] } else { &[] };

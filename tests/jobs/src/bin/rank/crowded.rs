@@ -1,13 +1,13 @@
-//! Shared variables among messages that nobody has asked for yet, and among ranks that wait for
-//! something else or leave: what a protocol needs must not queue behind what the program has sent.
+//! Shared variables among unreceived messages, and among ranks that wait for something else or
+//! leave: a protocol's traffic must not queue behind the program's messages.
 
 use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{Error, World};
 
 use crate::number;
 
-/// `WHAT COUNT LENGTH ROUNDS`: every rank sends so much, acquires the variable so often, and
-/// receives only then.
+/// `WHAT COUNT LENGTH ROUNDS`: every rank sends COUNT messages, acquires the variable ROUNDS times,
+/// and only then receives.
 pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     let (me, size) = (world.rank(), world.size());
     let (next, previous) = ((me + 1) % size, (me + size - 1) % size);
@@ -56,7 +56,7 @@ pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// `ROUNDS LENGTH`: writes a variable and broadcasts, again and again.
+/// `ROUNDS LENGTH`: writes a variable and broadcasts, repeatedly.
 pub(crate) fn broadcasts(world: &World, rounds: u64, length: usize) -> Result<(), Error> {
     let x = world.shared::<u64>("x", &[4])?;
     let mut data = vec![0_u64; length];
@@ -75,8 +75,8 @@ pub(crate) fn broadcasts(world: &World, rounds: u64, length: usize) -> Result<()
     Ok(())
 }
 
-/// `LENGTH`: the same until somebody has died, which every other rank says. A rank that is
-/// told so by one call leaves, and those that wait in the other are told too.
+/// `LENGTH`: the same until a rank has died, which every other rank prints. A rank that is told by
+/// one call leaves, and ranks that wait in the other call are told too.
 pub(crate) fn until_a_death(world: &World, length: usize) -> Result<(), Error> {
     match broadcasts(world, u64::MAX, length) {
         Ok(()) => unreachable!("it does not end by itself"),
@@ -86,7 +86,7 @@ pub(crate) fn until_a_death(world: &World, length: usize) -> Result<(), Error> {
 }
 
 /// Rank 0 owns a variable, which the others read meanwhile, and leaves. They wait for it in a
-/// barrier and are told, and the contents are still there.
+/// barrier and are told, and the contents still exist.
 pub(crate) fn leave(world: &World) -> Result<(), Error> {
     let (x, y) = (world.shared::<u64>("x", &[1000])?, world.shared::<u64>("y", &[1])?);
     for shared in [&x, &y] {
@@ -164,7 +164,7 @@ pub(crate) fn wait_in(world: &World, way: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `WAY`: rank 0 has a variable and waits for rank 1, which waits for the variable.
+/// `WAY`: rank 0 holds a variable and waits for rank 1, which waits for the variable.
 pub(crate) fn hold(world: &World, way: &str) -> Result<(), Error> {
     let x = world.shared::<u64>("held", &[1])?;
     let mut guard = (world.rank() == 0).then(|| x.write()).transpose()?;

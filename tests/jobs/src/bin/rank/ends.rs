@@ -1,4 +1,4 @@
-//! Ways in which a rank can end while the others still want something of it.
+//! Ways in which a rank can end while the others still need it.
 
 use std::process::ExitCode;
 

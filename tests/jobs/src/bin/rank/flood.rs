@@ -1,4 +1,5 @@
-//! A sender that is faster than its receiver: slowed down, with memory flat and nothing lost.
+//! A sender that is faster than its receiver: it is slowed down, memory stays constant and nothing
+//! is lost.
 
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
@@ -8,11 +9,11 @@ use hikyaku_jobs::pattern::{check, fill, key};
 use hikyaku_jobs::process::own_memory;
 use hikyaku_nic::fabric::FullPolicy;
 
-/// The most memory a rank may ever have resident, bytes, its program and all it shares with others
-/// included. The messages of a flood are many times as much.
+/// The most memory that a rank may ever have resident, bytes, including its program and everything
+/// it shares with others. The messages of a flood are many times that.
 const MOST: u64 = 32 << 20;
 
-/// How long the receiver does something else before it looks.
+/// How long the receiver does other work before it polls.
 const BUSY: Duration = Duration::from_millis(300);
 
 fn compute(time: Duration) {
@@ -53,7 +54,7 @@ fn of_count(world: &World, count: u64, length: usize) -> Result<(), Error> {
         }
         assert!(world.statistics().held_up > 0, "the sender was never slowed down");
         let refuses = length > 1000 && hikyaku_jobs::when_full() == FullPolicy::Refuse;
-        // Injected faults refuse as well.
+        // Injected faults cause refusals as well.
         let are_injected = std::env::var_os("HIKYAKU_FAULTS").is_some();
         let was_refused = world.statistics().refused > 0;
         assert!(are_injected || was_refused == refuses, "{:?}", world.statistics());
@@ -63,7 +64,7 @@ fn of_count(world: &World, count: u64, length: usize) -> Result<(), Error> {
         for number in 0..count {
             assert_eq!(world.recv(&mut data, 1, 1)?.bytes, length as u64);
             check(number, &data);
-            // Now and then it looks away again.
+            // Sometimes it computes again.
             if number % (count / 4) == 0 {
                 compute(BUSY / 10);
             }
@@ -75,12 +76,12 @@ fn of_count(world: &World, count: u64, length: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// In virtual time: rank 1 sends more than rank 0's rings hold, while that computes.
+/// In virtual time: rank 1 sends more than rank 0's rings hold, while rank 0 computes.
 fn behind(world: &World) -> Result<(), Error> {
     const MESSAGES: u64 = 600;
     let mut data = vec![0; 4096];
     if world.rank() == 0 {
-        // Longer than the slowest machine takes for all.
+        // Longer than the slowest machine takes for all messages.
         world.compute(Duration::from_millis(500));
     }
     for number in 0..MESSAGES {
@@ -97,8 +98,8 @@ fn behind(world: &World) -> Result<(), Error> {
 
 const MANY: u64 = 100_000;
 
-/// Rank 0 waits for rank 2 while rank 1 floods it with what it does not want yet: the flood is
-/// held back, what is wanted gets through.
+/// Rank 0 waits for rank 2 while rank 1 floods it with unwanted messages: the flood is held back,
+/// and the wanted message arrives.
 fn beside(world: &World) -> Result<(), Error> {
     let mut data = [0; 1000];
     match world.rank() {
@@ -124,8 +125,8 @@ fn beside(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Far more unmatched messages than there is credit for, before the one that is wanted: it must be
-/// reached, so these are moved to ordinary memory, and in the end nothing of them is left.
+/// Far more unmatched messages than the credit allows, before the wanted one: it must be reached,
+/// so these are moved to ordinary memory, and in the end none of them is left.
 fn before(world: &World) -> Result<(), Error> {
     let lengths = [0, 30, 2_000, 50_000, 100_000];
     let count = 3_000u64;
@@ -146,7 +147,7 @@ fn before(world: &World) -> Result<(), Error> {
         return world.scope(|scope| {
             for number in 0..count {
                 if length(number) == 100_000 {
-                    // Waits for its match: only the announcement goes out.
+                    // This message waits for its match: only the announcement is sent.
                     scope.isend(held.next().unwrap(), 0, 1)?;
                     continue;
                 }
@@ -170,9 +171,9 @@ fn before(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rank 0 starts more messages than find room at rank 1, which takes none of them before an atomic
-/// operation of rank 0's has come, and before a long message of its own has gone, for which rank 0
-/// has to ask. Neither needs room, so neither waits behind the messages.
+/// Rank 0 starts more messages than rank 1 has room for. Rank 1 takes none of them before an atomic
+/// operation of rank 0 has arrived, and before rank 0 has received a long message of rank 1, for
+/// which it has to ask. Neither needs room, so neither waits behind the messages.
 fn past(world: &World) -> Result<(), Error> {
     const COUNT: usize = 200;
     let window = world.window::<u64>(1)?;
@@ -204,8 +205,8 @@ fn past(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Rank 1 starts more messages than its credit is for, all at once, and then the one that rank 0
-/// waits for first: it comes, although what was sent lands long after the sender was held up.
+/// Rank 1 starts more messages than its credit allows, all at once, and then the one that rank 0
+/// waits for first: it arrives, although sent messages land long after the sender was held up.
 fn ahead(world: &World) -> Result<(), Error> {
     const COUNT: usize = 300;
     match world.rank() {

@@ -1,15 +1,16 @@
-//! A child that a rank's process forks is no rank: its calls fail and change nothing.
+//! A forked child of a rank's process is not a rank: its calls fail and change nothing.
 
 use std::process::ExitCode;
 
 use hikyaku::persistent::{Neighbour, Neighbours};
 use hikyaku::{ANY_SOURCE, ANY_TAG, Error, Op, Shared, Window, World};
 
-/// What a child exits with whose calls all failed as they should.
+/// The exit code of a child whose calls all failed as expected.
 const CHILD: u8 = 7;
 
 /// Both ranks have a message to take, rank 0 holds two variables, and rank 1's request for one of
-/// them is under way, when each forks a child that tries everything. Afterwards all is as before.
+/// them is in flight, when each forks a child that tries everything. Afterwards the state is as
+/// before.
 pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     let (me, other) = (world.rank(), 1 - world.rank());
     let (held, free) = (world.shared::<u64>("held", &[4])?, world.shared::<u64>("free", &[4])?);
@@ -28,11 +29,11 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     if me == 1 {
         sign.put(other, 0, &[1])?;
     }
-    // Reading memory of its own takes no request in: that is left for whoever receives next.
+    // Reading own memory handles no request: requests are left for the next receive.
     while me == 0 && sign.local()? == [0] {
         std::hint::spin_loop();
     }
-    // SAFETY: this process has one thread, so that its child may do whatever it could.
+    // SAFETY: this process has one thread, so its child may do whatever it could.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no process can be forked");
     if child == 0 {
@@ -41,7 +42,7 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
         for (name, done) in &wrong {
             eprintln!("the child of rank {me}: {name} gave {done:?}");
         }
-        // What it drops from here on is its parent's.
+        // Values that it drops from here on are its parent's.
         return Ok(ExitCode::from(if wrong.is_empty() { CHILD } else { 1 }));
     }
     let mut state = 0;
@@ -67,7 +68,7 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a call said whose child this is.
+/// Whether a call reported which rank forked this child.
 fn is_told(done: Result<&(), &Error>, me: u32) -> bool {
     let said = format!("this process was forked from rank {me} and is none itself");
     done.is_err_and(|error| error.to_string().contains(&said))
@@ -125,7 +126,7 @@ fn calls(
     messages.into_iter().chain(collectives).chain(memory).collect()
 }
 
-/// The rank has all that it had, and its calls work.
+/// The rank has everything that it had, and its calls work.
 fn after(
     world: &World,
     other: u32,

@@ -1,16 +1,16 @@
-//! Two halves of a job, each with its own communicator: a death in one is nothing to the other.
+//! Two halves of a job, each with its own communicator: a death in one does not affect the other.
 
 use hikyaku::{ANY_SOURCE, Error, MsgError, Op, World};
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Who dies, and after how many rounds.
+/// The rank that dies, and the number of rounds before that.
 const VICTIM: u32 = 1;
 const ROUNDS: u32 = 30;
 
-/// What the other half does when all of it know of the death.
+/// Rounds of the other half after all of it know of the death.
 const AFTER: u32 = 100;
 
-/// Every rank says what became of its half.
+/// Every rank prints the fate of its half.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let rank = world.rank();
     let half = world.split(rank % 2, 0)?.expect("every rank has a color");
@@ -26,7 +26,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
         let mut least = [u32::from(knows)];
         half.allreduce(&mut least, Op::Min)?;
         after += least[0];
-        // Any source is any of this half.
+        // Any source means any rank of this half.
         if half.rank() == 0 {
             for _ in 1..half.size() {
                 half.recv(&mut least, ANY_SOURCE, 0)?;

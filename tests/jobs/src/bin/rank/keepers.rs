@@ -1,4 +1,4 @@
-//! A variable that one rank keeps and others ask for, of whom one is killed.
+//! A variable that one rank keeps and others request, one of which is killed.
 
 use hikyaku::shared::SharedOptions;
 use hikyaku::{Error, MsgError, Shared, World};
@@ -6,19 +6,19 @@ use hikyaku::{Error, MsgError, Shared, World};
 /// Elements: enough that the keeper is often killed in the middle.
 const LENGTH: usize = 2000;
 
-/// How often the others ask, ns: seldom enough that the variable is kept in between.
+/// The time between requests of the others, ns: long enough that the variable is kept in between.
 const SELDOM: u64 = 300_000;
 
 /// Writes of each rank after the death is known.
 const AFTER: u32 = 20;
 
-/// The last rank writes all the time, which it does as the keeper, and reads at times; each other
-/// one reads or writes now and then. When one has died the others say who it was, what they have
-/// found wrong with the contents, and end.
+/// The last rank writes all the time, as the keeper, and sometimes reads; each other rank reads or
+/// writes occasionally. When one has died the others print which one, and the damage they found in
+/// the contents, and end.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
     let Ok(shared) = world.shared_with::<u64>("kept", &[LENGTH as u64], options) else {
-        // Killed while it was made.
+        // A rank was killed while it was made.
         println!("{} early", world.rank());
         return Ok(());
     };
@@ -40,7 +40,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the contents were marked.
+/// Writes, and returns whether the contents were marked.
 fn write(shared: &Shared<u64>) -> Result<bool, Error> {
     let mut guard = shared.write()?;
     let marked = check(&guard, guard.mark().is_some());
@@ -59,7 +59,7 @@ fn check(found: &[u64], marked: bool) -> bool {
     marked
 }
 
-/// Somebody who died.
+/// A rank that died.
 pub(crate) fn dead(world: &World) -> Option<u32> {
     let mut others = (0..world.size()).filter(|rank| *rank != world.rank());
     others.find(|rank| {

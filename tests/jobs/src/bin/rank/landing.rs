@@ -1,4 +1,5 @@
-//! Who lands in which of rank 0's rings, while the others send: as rank 0 directs, or by itself.
+//! The mapping of sources to rank 0's rings, while the others send: set by rank 0, or by the
+//! library.
 
 use hikyaku::{ANY_SOURCE, Error, Granularity, Window, World};
 use hikyaku_jobs::Random;
@@ -29,7 +30,7 @@ pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Draws moves by this seed, one before each message that it receives.
+/// Draws redirections by this seed, one before each message that it receives.
 fn moves(world: &World, seed: u64) -> Result<(), Error> {
     let (own, mut data) = (world.rank(), vec![0; LONGEST]);
     if own != 0 {
@@ -47,7 +48,7 @@ fn moves(world: &World, seed: u64) -> Result<(), Error> {
         let [source, other] =
             [0; 2].map(|_| 1 + (random.draw() % u64::from(world.size() - 1)) as u32);
         match random.draw() % 4 {
-            // Of its last ones some are gone, and have sent all.
+            // Near the end some sources are gone, and have sent everything.
             0 => _ = landing.share(source)?,
             1 => {
                 landing.give(source)?;
@@ -56,7 +57,7 @@ fn moves(world: &World, seed: u64) -> Result<(), Error> {
             2 if source != other => {
                 let ring = landing.give(other)?;
                 landing.share(other)?;
-                // A source may be within a post to the ring that it had.
+                // A source may be in the middle of a post to its previous ring.
                 while let Err(error) = landing.route(source, ring) {
                     if !error.to_string().ends_with("try again") {
                         return Err(error);
@@ -79,14 +80,14 @@ fn moves(world: &World, seed: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Of the messages of each round most are of rank 1, and later of rank 2. Rank 0 finds them in
-/// rings of their own then, and all others in shared ones, unless senders stay where they are.
+/// Most messages of each round are from rank 1, and later from rank 2. Rank 0 then finds them in
+/// rings of their own, and all others in shared ones, unless senders keep their rings.
 fn follows(world: &World) -> Result<(), Error> {
     const ROUNDS: u64 = 80;
     let (own, mut data) = (world.rank(), [0; 1000]);
     let stays = std::env::var_os("HIKYAKU_JOBS_KEEP_RINGS").is_some();
     for frequent in [1, 2] {
-        // Others are far from the one in 32 that makes a source frequent: counts lag.
+        // Others are far below the one in 32 that makes a source frequent: counts lag.
         let times = |source: u32| if source == frequent { 96 } else { 1 };
         for number in 0..ROUNDS {
             for source in 1..world.size() {
@@ -117,15 +118,15 @@ fn follows(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rank 1 floods rank 0, which then hears of it from rank 2: by a message that has room only in a
-/// ring of its own, which it gets.
+/// Rank 1 floods rank 0, which then learns of it from rank 2: by a message that fits only into a
+/// ring of its own, which rank 2 gets.
 fn past_a_flood(world: &World) -> Result<(), Error> {
     const LENGTH: usize = 4096;
     let window = world.window::<u64>(1)?;
     let mut data = vec![0; LENGTH];
     match world.rank() {
         0 => {
-            // Nothing is received by then: the windows of others are memory.
+            // Nothing is received until then: windows are memory.
             window.wait(0, 2, |value| value == 1)?;
             let (landing, full) = (world.landing(), world.landing().ring(0));
             let full = full.filter(|ring| ring.held + LENGTH as u64 > ring.bytes);
@@ -159,7 +160,7 @@ fn past_a_flood(world: &World) -> Result<(), Error> {
             world.scope(|scope| {
                 let message = scope.isend(&data, 0, 1)?;
                 let is_held_up = world.statistics().held_up > 0;
-                // In virtual time it waits at its destination.
+                // In virtual time the message waits at its destination.
                 assert!(is_held_up || world.capabilities().virtual_time, "the ring is full");
                 window.put(0, 0, &[1])?;
                 message.wait()
@@ -169,8 +170,8 @@ fn past_a_flood(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// What senders choose: rank 3, that a message of four packets leaves one record, so that it lands
-/// whole or not at all; and rank 4, another ring than the table of rank 0 has for it.
+/// The senders' choices: rank 3 sends a message of four packets with one record, so that it lands
+/// whole or not at all; rank 4 names another ring than rank 0's table.
 fn chosen(world: &World) -> Result<(), Error> {
     const PACKET: usize = 4096;
     let window = world.window::<u64>(2)?;
@@ -231,9 +232,9 @@ fn chosen(world: &World) -> Result<(), Error> {
 /// Messages of a flood, more than a ring holds.
 const FLOOD: u64 = 100;
 
-/// Rank 1 sends without pause, up to three quarters of a ring ahead of what rank 0 has taken. Rank
-/// 0 receives only when it finds a quarter of its ring full, and finds each quarter before the ring
-/// runs over: nothing ever stalls.
+/// Rank 1 sends without pause, up to three quarters of a ring ahead of rank 0's reads. Rank 0
+/// receives only when a quarter of its ring is full, and reads each quarter before the ring
+/// overflows: nothing ever stalls.
 fn quarters(world: &World) -> Result<(), Error> {
     const PACKET: u64 = 4096;
     const QUARTERS: u64 = 64;

@@ -1,4 +1,4 @@
-//! Messages whose length does not fit 31 bits, and messages the kernel copies, or will not.
+//! Messages whose length exceeds 31 bits, and messages that the kernel copies, or refuses to copy.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -37,8 +37,8 @@ pub(crate) fn copies(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// One message from memory that ranks share; says whether its receiver copied it out of there.
-/// Ranks that have too few processors do so from a smaller length on than others.
+/// One message from shared memory; prints whether its receiver copied it from there. Ranks with too
+/// few processors do so from a smaller length on than others.
 pub(crate) fn one_from_shared(world: &World, length: usize) -> Result<(), Error> {
     let mut shared = world.alloc(length)?;
     if world.rank() == 0 {
@@ -51,7 +51,7 @@ pub(crate) fn one_from_shared(world: &World, length: usize) -> Result<(), Error>
     Ok(())
 }
 
-/// Bytes of a huge message, and of one that a death is to meet.
+/// Bytes of a huge message, and of one during which a rank dies.
 const HUGE: usize = 64 << 20;
 const LESS: usize = HUGE - 8;
 const KILLED_IN: usize = 16 << 20;
@@ -61,8 +61,8 @@ const POLLS: [usize; 3] = [1, 3, 20];
 
 const MARK: u8 = 0xa5;
 
-/// Huge messages: to oneself, into half the room, cancelled, and abandoned by either end after some
-/// polls. What arrives is whole, and what comes next arrives.
+/// Huge messages: to the own rank, into half the room, cancelled, and abandoned by either end after
+/// some polls. Arrived messages are whole, and the next message arrives.
 pub(crate) fn huge(world: &World) -> Result<(), Error> {
     let (rank, mut data, mut heard) = (world.rank(), vec![0; HUGE], vec![0; HUGE]);
     fill(u64::from(rank), &mut data);
@@ -97,7 +97,7 @@ pub(crate) fn huge(world: &World) -> Result<(), Error> {
     }
     assert_eq!(world.iprobe(0, 3)?, None);
     for polls in POLLS {
-        // What was abandoned may have been matched by then, or be whole. The other one follows.
+        // An abandoned message may have been matched by then, or be whole. The other one follows.
         let abandoned = Error::from(MsgError::Abandoned { source_rank: 0, tag: 5 });
         while match whole(world, &mut heard, 5) {
             Ok(length) => length != LESS,
@@ -111,7 +111,7 @@ pub(crate) fn huge(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Receives a message of rank 0, which has sent as much of its data as this says.
+/// Receives a message of rank 0, which has sent the first `length` bytes of its data.
 fn whole(world: &World, heard: &mut [u8], tag: i32) -> Result<usize, Error> {
     heard.fill(MARK);
     let length = world.recv(heard, 0, tag)?.bytes as usize;
@@ -119,14 +119,14 @@ fn whole(world: &World, heard: &mut [u8], tag: i32) -> Result<usize, Error> {
     Ok(length)
 }
 
-/// Polls an operation so often, unless it completes, and abandons it.
+/// Polls an operation `polls` times, unless it completes, and abandons it.
 fn poll(operation: impl Future, polls: usize) {
     let (mut operation, mut context) = (pin!(operation), Context::from_waker(Waker::noop()));
     let mut is_over = || operation.as_mut().poll(&mut context).is_ready();
     let _ = (0..polls).any(|_| is_over());
 }
 
-/// Messages of rank 0 to rank 1 until one of them dies. The other one says how many were whole.
+/// Messages of rank 0 to rank 1 until one of them dies. The other prints how many were whole.
 pub(crate) fn until_a_death(world: &World) -> Result<(), Error> {
     let (rank, mut data) = (world.rank(), vec![0; KILLED_IN]);
     for number in 0.. {
@@ -150,7 +150,7 @@ pub(crate) fn until_a_death(world: &World) -> Result<(), Error> {
 }
 
 /// Long messages of all ranks to the first at the same time, after many short ones, so that rings
-/// are used up at odd places; ranks leave as soon as their part is away.
+/// are used up at odd places; ranks leave as soon as their part is sent.
 pub(crate) fn to_one(world: &World) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);

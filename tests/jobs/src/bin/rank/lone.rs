@@ -1,13 +1,12 @@
-//! One message or broadcast among ranks that have nothing else to do: what it takes, in virtual
-//! time.
+//! One message or broadcast among ranks without other work: its cost in virtual time.
 
 use std::time::Duration;
 
 use hikyaku::{Error, World};
 use hikyaku_jobs::pattern::{check, message};
 
-/// A message of `length` bytes from rank 0 to rank 1, which waits for it; rank 0 says when it sent,
-/// rank 1 when it had it.
+/// A message of `length` bytes from rank 0 to rank 1, which waits for it; rank 0 prints the time of
+/// the send, rank 1 that of the arrival.
 pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
     let mut data = message(1, length);
     if world.rank() == 0 {
@@ -22,8 +21,8 @@ pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// A broadcast of `length` bytes by rank 0 to all others, which wait for it; rank 0 says when it
-/// began, the others when they had it.
+/// A broadcast of `length` bytes by rank 0 to all others, which wait for it; rank 0 prints the time
+/// of the start, the others that of the arrival.
 pub(crate) fn broadcast(world: &World, length: usize) -> Result<(), Error> {
     let mut data = message(1, length);
     // The first call agrees on how the others are done.

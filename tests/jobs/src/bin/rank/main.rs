@@ -1,4 +1,4 @@
-//! What the ranks under test do: `rank PROGRAM [WORDS]`.
+//! The ranks under test: `rank PROGRAM [WORDS]`.
 //!
 //! An assertion that fails ends the rank with code 101, which ends the job. An error that a
 //! program does not expect is printed in one line with the rank, as programs do, and gives code 1.
@@ -116,7 +116,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first rank polls for a message that never comes, the others wait for one.
+/// The first rank polls for a message that never arrives, the others wait for one.
 fn spin_beside(world: &World) -> Result<(), Error> {
     match world.rank() {
         0 => while world.iprobe(hikyaku::ANY_SOURCE, 7)?.is_none() {},
@@ -125,7 +125,7 @@ fn spin_beside(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// The least that a job does: all ranks come, and have one sum.
+/// The minimal job: all ranks meet, and agree on one sum.
 fn agree(world: &World) -> Result<(), Error> {
     world.barrier()?;
     let mut sum = [u64::from(world.rank())];
@@ -135,8 +135,8 @@ fn agree(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Says how much memory the job has once all have agreed, bytes: what ranks share, and each one's
-/// own pages and page tables.
+/// Prints how much memory the job has once all have agreed, bytes: the memory that ranks share, and
+/// each one's own pages and page tables.
 fn weigh(world: &World) -> Result<(), Error> {
     agree(world)?;
     let mut bytes = [own_memory("RssAnon") + own_memory("VmPTE")];
@@ -147,7 +147,7 @@ fn weigh(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Acquires shared variables at random; says how often it wrote, read, was refused and cancelled.
+/// Acquires shared variables at random; prints how often it wrote, read, was refused and cancelled.
 fn torture(world: &World, seed: u64, turns: u32) -> Result<(), Error> {
     let plan = Plan { turns, elements: 700, patience: Duration::from_secs(60) };
     let verdict = torture::run(world, seed, plan)?;

@@ -1,10 +1,10 @@
 //! Everything in flight at once: messages, collectives of several kinds on duplicates, a window and
-//! a shared variable, in an order of its own at each rank.
+//! a shared variable, in a different order at each rank.
 //!
 //! A round is planned by numbers that all ranks draw alike, so that each knows what it has to send
-//! and what it will receive. In which order a rank waits for what, and what it does to the window
-//! and the variable meanwhile, is drawn by itself: all of a round is started before anything of it
-//! is waited for, so that no order is wrong.
+//! and receive. The order of a rank's waits, and its use of the window and the variable meanwhile,
+//! are drawn by the rank alone: a round is started completely before any part of it is waited for,
+//! so every order is valid.
 
 use hikyaku::{Collective, Error, Op, Request, Scope, Shared, Window, World};
 use hikyaku_jobs::Random;
@@ -56,7 +56,7 @@ enum Kind {
     Scan,
 }
 
-/// What a rank does while all of a round is in flight.
+/// An action of a rank while all of a round is in flight.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Add,
@@ -69,7 +69,7 @@ enum Act {
     WaitForCollective,
 }
 
-/// The communicators: of messages, of collectives in flight, and of those that block.
+/// The communicators: of messages, of collectives in flight, and of blocking ones.
 struct Worlds<'w> {
     messages: &'w World,
     first: World,
@@ -77,12 +77,12 @@ struct Worlds<'w> {
     third: World,
 }
 
-/// What this rank draws, and has done so far.
+/// This rank's random numbers, and its state.
 struct Mix<'w> {
     worlds: &'w Worlds<'w>,
     window: Window<'w, u64>,
     shared: Shared<u64>,
-    /// Drawn alike by all ranks, and by this one alone.
+    /// Drawn alike by all ranks, and drawn by this one alone.
     common: Random,
     own: Random,
     /// Added to the first element of each rank's part of the window, and to the variable.
@@ -91,7 +91,7 @@ struct Mix<'w> {
     width: usize,
 }
 
-/// Runs so many rounds of a seed, of which each is up to so many times as wide as the least.
+/// Runs `rounds` rounds of a seed, each up to `width` times as wide as the smallest.
 pub(crate) fn run(world: &World, seed: u64, rounds: u64, width: usize) -> Result<(), Error> {
     let [first, second, third] = [(); 3].map(|()| world.duplicate());
     let worlds = Worlds { messages: world, first, second, third };
@@ -119,7 +119,7 @@ pub(crate) fn run(world: &World, seed: u64, rounds: u64, width: usize) -> Result
     Ok(())
 }
 
-/// What the rank sends, or contributes, under a name.
+/// The data that the rank sends, or contributes, under a name.
 fn contents(name: u64, rank: u32, length: usize) -> Vec<u64> {
     (0..length as u64).map(|at| name << 20 | u64::from(rank) << 10 | at).collect()
 }
@@ -176,7 +176,7 @@ impl Mix<'_> {
         (0..count).map(planned).collect()
     }
 
-    /// What a rank brings to a collective, and room for what it gets.
+    /// A rank's contribution to a collective, and room for its result.
     fn buffers(&self, planned: &Together) -> [Vec<u64>; 2] {
         let Together { name, kind, root, length, .. } = *planned;
         let own = self.worlds.messages.rank();
@@ -191,7 +191,7 @@ impl Mix<'_> {
         }
     }
 
-    /// Whether a collective gave what it has to give.
+    /// Checks the result of a collective.
     fn check(&self, planned: &Together, [data, into]: &[Vec<u64>; 2]) {
         let Together { name, kind, root, length, .. } = *planned;
         let (own, size) = (self.worlds.messages.rank(), self.size() as u32);
@@ -234,7 +234,7 @@ impl Mix<'_> {
         acts
     }
 
-    /// Everything of a round, started and ended.
+    /// Starts and ends all of a round.
     fn round(&mut self, round: u64) -> Result<(), Error> {
         let (messages, collectives) = (self.plan_messages(round), self.plan_collectives(round));
         let worlds = self.worlds;
@@ -284,7 +284,7 @@ impl Mix<'_> {
         Ok(())
     }
 
-    /// One act while all is in flight.
+    /// One action while everything is in flight.
     fn act(
         &mut self,
         act: Act,
@@ -312,7 +312,7 @@ impl Mix<'_> {
                 self.added[to] += 1;
             }
             Act::Put => {
-                // A place of this rank's in every other's part.
+                // A place in every other rank's part that belongs to this rank.
                 let (to, at) = (self.own.below(self.size()) as u32, 1 + MOST * own as usize);
                 let data = contents(self.own.draw() >> 44, own, 1 + self.own.below(MOST));
                 let mut found = vec![0; data.len()];
@@ -333,7 +333,7 @@ impl Mix<'_> {
         Ok(())
     }
 
-    /// What was added by all is there.
+    /// Checks the sums that all ranks have added.
     fn settle(&mut self) -> Result<(), Error> {
         let world = self.worlds.messages;
         let mut all = self.added.clone();

@@ -1,4 +1,4 @@
-//! Persistent collectives in virtual time: what is left for a wait after long computing.
+//! Persistent collectives in virtual time: the work left for a wait after long computing.
 
 use std::env;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use hikyaku::{Error, Op, Persistent, World};
 /// Longer than any of them takes.
 const LONG: Duration = Duration::from_millis(50);
 
-/// Numbers that each rank has: more than lines have room for.
+/// Elements of each rank: more than shared lines have room for.
 const LENGTH: usize = 3000;
 
-/// Whether something is left at some rank is to be as the variable `OFFLOADED` says.
+/// Checks whether any rank has work left, against the variable `OFFLOADED`.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
     let root = world.size() / 2;
@@ -38,8 +38,8 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// A round, with computing between its start and its wait: the longest time that the wait takes a
-/// rank, after a look, in nanoseconds, and one more if the look has found it in flight.
+/// A round, with computing between its start and its wait: the longest wait of a rank, after one
+/// poll, in nanoseconds, plus one if the poll has found it in flight.
 fn left<B>(world: &World, operation: &mut Persistent<B>) -> Result<u64, Error> {
     world.barrier()?;
     operation.start()?;

@@ -1,4 +1,4 @@
-//! Ranks that poll, by each call that does not wait. They say which, and how many found nothing.
+//! Ranks that poll, with each nonblocking call. They print the call, and how many found nothing.
 
 use hikyaku::persistent::Neighbours;
 use hikyaku::topology::Reorder;
@@ -6,7 +6,7 @@ use hikyaku::{Error, World};
 
 const ROUNDS: u32 = 50;
 
-/// Does something in each round that `test` ends, and tests until it has ended.
+/// Starts an operation in each round that `test` ends, and tests until it has ended.
 fn rounds(
     (world, name): (&World, &str),
     mut round: impl FnMut(u32, &mut u64) -> Result<(), Error>,
@@ -67,7 +67,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     kept(world, (previous, next))
 }
 
-/// What is kept: persistent operations and a variable.
+/// Operations that are reused: persistent ones and a variable.
 fn kept(world: &World, (previous, next): (u32, u32)) -> Result<(), Error> {
     let neighbours = Neighbours::even(&[previous], &[next], 1);
     let shared = world.shared::<u32>("turns", &[1])?;
@@ -100,7 +100,7 @@ fn kept(world: &World, (previous, next): (u32, u32)) -> Result<(), Error> {
         Ok(())
     })?;
     rounds((world, "variable"), |_, vain| {
-        // Whoever has it gives its processor away, so that the others try in vain.
+        // The holder yields its processor, so that the others try without success.
         loop {
             if let Some(_guard) = shared.try_write()? {
                 std::thread::yield_now();

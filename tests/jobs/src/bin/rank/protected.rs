@@ -1,4 +1,4 @@
-//! Protected windows: each rank may do what the owner of a part has let it, by the library and
+//! Protected windows: the owner of a part decides what each rank may do, through the library and
 //! past it.
 
 use std::fs;
@@ -12,10 +12,10 @@ use rustix::mm::{MprotectFlags, mprotect};
 /// Elements of each part.
 const LENGTH: usize = 1000;
 
-/// How a mapping of a part is shown.
+/// The name of a part's mapping.
 const PART: &str = "/memfd:hikyaku-window";
 
-/// What the owner lets a rank do.
+/// The access that the owner grants a rank.
 fn access(owner: u32, rank: u32) -> Access {
     match (owner + 2 * rank) % 3 {
         _ if owner == rank => Access::Write,
@@ -30,7 +30,7 @@ fn is_refused<T>(outcome: &Result<T, Error>) -> bool {
     error.to_string().contains("the segment allows ")
 }
 
-/// Asserts that a call did what it may.
+/// Asserts that a call succeeded if and only if it was permitted.
 #[track_caller]
 fn check<T>(outcome: &Result<T, Error>, may: bool) {
     match outcome {
@@ -40,11 +40,12 @@ fn check<T>(outcome: &Result<T, Error>, may: bool) {
     }
 }
 
-/// What a hostile rank writes everywhere, and what ranks say past the library.
+/// The word that a hostile rank writes everywhere, and the word by which ranks signal each other
+/// past the library.
 const OVER: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 const SAID: u64 = 0x7361_6964;
 
-/// Every call on every part, so many times with windows of their own; or a rank that is hostile.
+/// Every call on every part, `times` times with windows of their own; or a hostile rank.
 pub(crate) fn run(world: &World, times: &str) -> Result<(), Error> {
     let Ok(times) = times.parse::<u32>() else { return hostile(world, times) };
     world.barrier()?;
@@ -101,7 +102,7 @@ struct Mapped {
     start: usize,
     end: usize,
     access: String,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     offset: u64,
     inode: u64,
     name: String,
@@ -123,7 +124,7 @@ fn mappings() -> Vec<Mapped> {
 
 /// The mappings of parts here, and the inode of this rank's own.
 fn parts(window: &Window<'_, u64>, me: u32) -> Result<(Vec<Mapped>, u64), Error> {
-    // Its own is the one that has this in it.
+    // Its own part is the one with this mark.
     let mark = 0x6d61_726b_0000_0000 + u64::from(me);
     window.put(me, LENGTH - 1, &[mark])?;
     let memory = fs::File::open("/proc/self/mem").unwrap();
@@ -137,16 +138,16 @@ fn parts(window: &Window<'_, u64>, me: u32) -> Result<(Vec<Mapped>, u64), Error>
     Ok((parts, own))
 }
 
-/// Rank 0 lets rank 1 read its part, and nobody else do anything. What each does past the library:
+/// Rank 0 lets rank 1 read its part, and grants no other access. The actions past the library:
 ///
-/// - `read-only`: rank 1 asks the kernel to let it write, and writes.
-/// - `scribble`: rank 2, which has nothing of it, overwrites all that it has mapped for writing and
-///   shares with others, and then writes where nothing is.
+/// - `read-only`: rank 1 asks the kernel for write access, and writes.
+/// - `scribble`: rank 2, which has no access to it, overwrites everything that it has mapped for
+///   writing and shares with others, and then writes to an unmapped address.
 fn hostile(world: &World, way: &str) -> Result<(), Error> {
     let me = world.rank();
     let access = |rank| match (me, rank) {
         (0, 1) => Access::Read,
-        // Where the others say that they are in no call of the library any more.
+        // The part in which the others signal that they have left all calls of the library.
         (2, _) => Access::Write,
         _ => Access::None,
     };
@@ -195,20 +196,20 @@ fn hostile(world: &World, way: &str) -> Result<(), Error> {
     }
 }
 
-/// Writes a mapping that is for reading.
+/// Writes to a read-only mapping.
 fn write_at(part: &Mapped) -> Result<(), Error> {
     assert_eq!(part.access, "r--s");
     let start = std::ptr::with_exposed_provenance_mut::<u64>(part.start);
     let both = MprotectFlags::READ | MprotectFlags::WRITE;
-    // SAFETY: a mapping of this process, whose contents nobody has borrowed.
+    // SAFETY: a mapping of this process, whose contents are not borrowed.
     let asked = unsafe { mprotect(start.cast(), part.end - part.start, both) };
     assert_eq!(asked, Err(rustix::io::Errno::ACCESS));
     store(start);
     Ok(())
 }
 
-/// Looks whether the own part is what it was once the job's memory is overwritten. From then on
-/// that cannot be relied on, nor the library.
+/// Checks that the own part is unchanged after the job's memory was overwritten. From then on
+/// neither that memory nor the library can be relied on.
 fn watch(part: &Mapped, data: &[u64], last: &Mapped) -> ! {
     say(last, 0);
     while !is_in(last, &[OVER, OVER, SAID]) {
@@ -223,14 +224,14 @@ fn watch(part: &Mapped, data: &[u64], last: &Mapped) -> ! {
     until_the_launcher_ends_it()
 }
 
-/// Stores a word where this process may not.
+/// Stores a word where this process has no write access.
 fn store(at: *mut u64) {
-    // SAFETY: nobody's memory is written: the page is not writable for this process, so that the
-    // store raises a signal. The test is that it does.
+    // SAFETY: no memory is written: the page is not writable for this process, so the store raises
+    // a signal. The test is that it does.
     unsafe { at.write_volatile(u64::MAX) };
 }
 
-/// Writes over every shared page that this process can write, without a call of the library.
+/// Overwrites every shared page that this process can write, without a call of the library.
 fn scribble() {
     let files = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let open: Vec<_> = files.filter_map(|file| fs::File::open(file.path()).ok()).collect();
@@ -243,10 +244,10 @@ fn scribble() {
         let length = one.end - one.start;
         let write = |at: usize, length: usize| {
             // SAFETY: bytes of a mapping of this process that is writable. The library's words are
-            // there, which it loads as what anybody may have written.
+            // there, which it loads as data that any process may have written.
             unsafe { start.wrapping_add(at).write_bytes(OVER as u8, length) };
         };
-        // A job's memory has holes, which would all be filled.
+        // A job's memory has holes, which a plain write would fill.
         let Some(file) = open.iter().find(|file| inode(file) == one.inode) else {
             write(0, length);
             continue;
@@ -259,7 +260,7 @@ fn scribble() {
     }
 }
 
-/// Whether these words are what a mapping begins with, as memory has it and not the library.
+/// Whether a mapping begins with these words, read from memory and not through the library.
 fn is_in(part: &Mapped, data: &[u64]) -> bool {
     let memory = fs::File::open("/proc/self/mem").unwrap();
     let mut bytes = vec![0; 8 * data.len()];
@@ -273,7 +274,7 @@ fn until_the_launcher_ends_it() -> ! {
     }
 }
 
-/// Tells the other ranks, in the last one's part, that this one has taken its next step.
+/// Signals the other ranks, in the last one's part, that this one has taken its next step.
 fn say(last: &Mapped, me: u32) {
     let memory = fs::OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
     let place = last.start as u64 + 8 * u64::from(me);

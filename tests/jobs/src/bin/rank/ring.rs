@@ -1,4 +1,4 @@
-//! Small calls, one after the other: what a rank can do in a second of somebody's time.
+//! Small calls, one after the other: the calls that a rank can make in a second.
 
 use hikyaku::{Error, Op, World};
 

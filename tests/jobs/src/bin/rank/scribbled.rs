@@ -1,6 +1,6 @@
-//! Everything that a program does with shared memory, for a test that overwrites that memory.
+//! All uses of shared memory by a program, for a test that overwrites that memory.
 //!
-//! What comes is not looked at: it may be anything. How long it is is.
+//! Received contents are not checked, because they may be anything. Their lengths are.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const LENGTHS: [usize; 5] = [8, 40, 1_000, 40_000, 300_000];
 /// Elements of a variable and of a window.
 const ELEMENTS: usize = 600;
 
-/// A rank's part in all of it.
+/// A rank's part of all operations.
 struct Part<'w> {
     world: &'w World,
     beside: World,
@@ -28,7 +28,7 @@ struct Part<'w> {
     random: Random,
 }
 
-/// Collectives that are started again and again. By session queues, if the job chooses them.
+/// Collectives that are started many times. They use session queues, if the job chooses them.
 struct PersistentCalls {
     barrier: Persistent<()>,
     broadcast: Persistent<Vec<u64>>,
@@ -36,10 +36,10 @@ struct PersistentCalls {
     allreduce: Persistent<Vec<u64>>,
 }
 
-/// A rank does not go on longer: words may be such that every wait takes a hundred times as long.
+/// Time limit of a rank: overwritten words may make every wait take a hundred times as long.
 const LONG: Duration = Duration::from_secs(2);
 
-/// So many rounds, of which the seed says what each is about; with a variable of each of these
+/// Runs `rounds` rounds, whose contents follow from the seed; with a variable of each of these
 /// protocols.
 pub(crate) fn run(world: &World, seed: u64, rounds: u64, protocols: &str) -> Result<(), Error> {
     let start = Instant::now();
@@ -108,7 +108,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Several in flight between each two.
+    /// Several messages in flight between each two ranks.
     fn requests(&mut self, round: u64) -> Result<(), Error> {
         let lengths: Vec<usize> = (0..4).map(|_| self.random.pick(&LENGTHS)).collect();
         let data = vec![round as u8; LENGTHS[4]];
@@ -135,7 +135,7 @@ impl Part<'_> {
         })
     }
 
-    /// To one that does not say from whom it takes them.
+    /// Messages to a rank that receives from any source.
     fn any_source(&mut self, round: u64) -> Result<(), Error> {
         let (world, length) = (self.world, self.random.pick(&LENGTHS[..3]));
         let root = self.random.below(world.size() as usize) as u32;
@@ -150,7 +150,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Collectives that block, in lines, in areas and by messages.
+    /// Blocking collectives, on shared lines, in areas and by messages.
     fn together(&mut self) -> Result<(), Error> {
         let (world, size) = (self.world, self.world.size() as usize);
         let length = self.random.pick(&[1, 10, 1_000, 30_000]);
@@ -179,7 +179,7 @@ impl Part<'_> {
         })
     }
 
-    /// Memory of the next rank, and a word that the one before changes.
+    /// Writes to the next rank's memory, and waits for a word that the previous rank changes.
     fn windows(&mut self, round: u64) -> Result<(), Error> {
         let (window, (left, right)) = (&self.window, around(self.world));
         let mut into = [0; ELEMENTS - 1];
@@ -191,7 +191,7 @@ impl Part<'_> {
         window.wait(0, left, |heard| heard > round).map(drop)
     }
 
-    /// A variable of each protocol.
+    /// Acquires a variable of each protocol.
     fn acquire(&mut self, round: u64) -> Result<(), Error> {
         for shared in &self.variables {
             for _ in 0..3 {
@@ -203,7 +203,7 @@ impl Part<'_> {
         Ok(())
     }
 
-    /// Persistent collectives.
+    /// Runs persistent collectives.
     fn again_and_again(&mut self) -> Result<(), Error> {
         let PersistentCalls { barrier, broadcast, allgather, allreduce } = &mut self.persistent;
         barrier.start()?;
@@ -216,7 +216,7 @@ impl Part<'_> {
         barrier.wait()
     }
 
-    /// Somebody lands elsewhere from now on.
+    /// Redirects a source to another ring.
     fn landing(&mut self) -> Result<(), Error> {
         let (landing, source) = (self.world.landing(), around(self.world).0);
         if landing.rings().iter().any(|ring| ring.shared) {
@@ -243,7 +243,7 @@ impl Part<'_> {
     }
 }
 
-/// The ranks beside this one.
+/// The neighbour ranks.
 fn around(world: &World) -> (u32, u32) {
     let (rank, size) = (world.rank(), world.size());
     ((rank + size - 1) % size, (rank + 1) % size)

@@ -3,7 +3,7 @@
 use hikyaku::persistent::Neighbours;
 use hikyaku::{Error, World};
 
-/// Each rank sends so many elements both ways, once.
+/// Each rank sends `length` elements both ways, once.
 pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (right, left) = ((rank + 1) % size, (rank + size - 1) % size);
@@ -16,14 +16,14 @@ pub(crate) fn run(world: &World, length: usize) -> Result<(), Error> {
     let mut heard = vec![0; 2 * length];
     exchange.start_from(&data)?;
     exchange.wait_into(&mut heard)?;
-    // What a rank sends first goes to its right.
+    // A rank's first part goes to its right.
     assert!(heard.iter().copied().eq(contents(left, 0).chain(contents(right, 1))));
     exchange.free()?;
     world.barrier()
 }
 
-/// Rank 0 waits in an exchange for rank 1, which waits for a barrier that rank 0 has started: it
-/// goes on while rank 0 waits.
+/// Rank 0 waits in an exchange for rank 1, which waits for a barrier that rank 0 has started: the
+/// barrier progresses while rank 0 waits.
 pub(crate) fn beside(world: &World) -> Result<(), Error> {
     let (rank, other) = (world.rank(), world.duplicate());
     let with: &[u32] = [&[1][..], &[0], &[]][rank.min(2) as usize];

@@ -8,16 +8,16 @@ use rustix::thread::{SecureComputingMode, set_secure_computing_mode};
 /// Messages each way: all of them have room.
 const COUNT: u64 = 16;
 
-/// Rank 1 receives 8 bytes from rank 0 and sends 8 back, again and again, while the kernel ends it
-/// at any call but a read or a write of an open file. Rank 0 checks what has come, says so, and
-/// ends the job: rank 1 could not even end itself.
+/// Rank 1 receives 8 bytes from rank 0 and sends 8 back, repeatedly, while the kernel kills it at
+/// any system call except a read or a write of an open file. Rank 0 checks the answers, prints the
+/// result, and ends the job: rank 1 could not even end itself.
 ///
-/// Nobody waits meanwhile, since a rank that waits asks the kernel to be woken: rank 0 has sent all
-/// before, and then polls its own memory.
+/// No rank waits meanwhile, because a waiting rank asks the kernel for a wake-up: rank 0 has sent
+/// everything before, and then polls its own memory.
 pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     let window = world.window::<u64>(1)?;
     let mut heard = [0];
-    // Whatever the first messages set up is there.
+    // The first messages have done all set-up.
     for number in 0..COUNT {
         if world.rank() == 0 {
             world.send(&[number], 1, 1)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
     }
     world.barrier()?;
     if world.rank() == 1 {
-        // In a container that filters system calls another rule for them is refused.
+        // In a container that filters system calls another filter is refused.
         if let Err(error) = set_secure_computing_mode(SecureComputingMode::Strict) {
             println!("not forbidden: {error}");
         }

@@ -1,4 +1,4 @@
-//! Ranks that go on using shared variables when one of them has been killed.
+//! Ranks that continue to use shared variables when one of them has been killed.
 
 use hikyaku::shared::{SharedError, SharedOptions};
 use hikyaku::{Error, Shared, World};
@@ -15,7 +15,7 @@ const AFTER: u32 = 20;
 /// How long a rank holds a variable before it kills itself, ns: longer than ranks spin.
 const WAITING: u64 = 2_000_000;
 
-/// What has come of a variable.
+/// The state of a variable after the death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Whole,
@@ -23,15 +23,15 @@ enum Fate {
     Lost,
 }
 
-/// All ranks write two variables in turns until one of them dies. The others then acquire both
-/// many times more, say what became of them and how soon they could be used, and end.
+/// All ranks write two variables alternately until one of them dies. The others then acquire both
+/// many times more, print the state of each and how soon it could be used, and end.
 pub(crate) fn run(world: &World) -> Result<(), Error> {
     let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
     let kept = world.shared_with::<u64>("kept", &[LENGTH as u64], options);
     let fixed = world.shared::<u64>("fixed", &[LENGTH as u64]);
     let (kept, fixed) = match (kept, fixed) {
         (Ok(kept), Ok(fixed)) => (kept, fixed),
-        // Somebody was killed before there were both: making one is collective and an error then.
+        // A rank was killed before both existed: making one is collective, and an error then.
         (kept, Err(error)) => {
             let made = if kept.is_ok() { "kept" } else { "none" };
             println!("{} early {made} {error}", world.rank());
@@ -42,7 +42,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     let mut fates = [Fate::Whole; 2];
     let mut turn = |both: bool| -> Result<(), Error> {
         fates[0] = worse(fates[0], write(world, &kept)?);
-        // A variable that is lost stays lost, and says so at once.
+        // A lost variable stays lost, and every call reports that at once.
         fates[1] = worse(fates[1], if both { write(world, &fixed)? } else { read(&fixed)? });
         Ok(())
     };
@@ -63,8 +63,8 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rank 0 kills itself while it writes; each other rank waits for the variable, writes it, and says
-/// how long after the kill it could.
+/// Rank 0 kills itself while it writes; each other rank waits for the variable, writes it, and
+/// prints how long after the kill that was possible.
 pub(crate) fn recover(world: &World) -> Result<(), Error> {
     let options = SharedOptions { recoverable: true, ..SharedOptions::default() };
     let shared = world.shared_with::<u64>("held", &[LENGTH as u64], options)?;
@@ -72,7 +72,7 @@ pub(crate) fn recover(world: &World) -> Result<(), Error> {
     if world.rank() == 0 {
         let _guard = shared.write()?;
         (1..world.size()).try_for_each(|rank| world.send(&[0u64], rank, 0))?;
-        // The others are in the middle of their wait by then, or asleep.
+        // By then the others are in the middle of their wait, or asleep.
         let begun = world.now().nanoseconds();
         while world.now().nanoseconds() < begun + WAITING {}
         let now = [world.now().nanoseconds()];

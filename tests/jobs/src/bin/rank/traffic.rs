@@ -1,8 +1,8 @@
-//! Mixed traffic for as long as one likes, the same at every rank from one seed.
+//! Mixed traffic for any length of time, the same at every rank from one seed.
 //!
 //! A round is planned by numbers that all ranks draw alike, so that each knows what it has to send
-//! and what it will receive, byte for byte. Nothing is left over between rounds, and memory at the
-//! end is what it was after a quarter of the time.
+//! and receive, byte for byte. Nothing is left over between rounds, and memory use at the end is
+//! that of a quarter of the time.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use hikyaku_jobs::Random;
 use hikyaku_jobs::pattern::{check, fill, key, message};
 use hikyaku_jobs::process::own_memory;
 
-/// Rounds between two looks at the clock.
+/// Rounds between two readings of the clock.
 const ROUNDS: u32 = 16;
 
-/// Most bytes of one rank in one round: bounds what the buffers of the test itself take.
+/// Most bytes of one rank in one round: limits the size of the test's own buffers.
 const MOST_BYTES: usize = 8 << 20;
 
-/// How much more than after a quarter of the time a rank may have resident at the end, bytes: what
-/// the allocator keeps of freed buffers goes up and down by about twice a round's bytes.
+/// How much more a rank may have resident at the end than after a quarter of the time, bytes: the
+/// freed buffers that the allocator keeps vary by about twice a round's bytes.
 const SLACK: u64 = 32 << 20;
 
 /// Runs rounds for `seconds`; rank 0 prints how many.
@@ -88,7 +88,7 @@ impl Soak<'_> {
         }
     }
 
-    /// A length: as likely between 1 and 2 bytes as between 1 and 2 MiB, and sometimes nothing.
+    /// A length: as likely between 1 and 2 bytes as between 1 and 2 MiB, and sometimes zero.
     fn length(&mut self) -> usize {
         let bits = self.random.below(22);
         self.random.below(1 << bits)
@@ -162,11 +162,11 @@ impl Soak<'_> {
         for (planned, heard) in &incoming {
             check(planned.key, heard);
         }
-        // A wildcard of the next round must not see what others still send in this one.
+        // A wildcard of the next round must not match messages that others still send in this one.
         world.barrier()
     }
 
-    /// All send to one, which takes what comes.
+    /// All send to one rank, which receives from any source.
     fn many_to_one(&mut self) -> Result<(), Error> {
         let (root, count) = (self.rank(), self.random.below(300) as u64);
         let most = self.length().min(200_000) + 1;
@@ -213,7 +213,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Futures with everybody at once.
+    /// Futures with all ranks at once.
     fn conversations(&mut self) -> Result<(), Error> {
         let (turns, length) = (self.random.below(20), self.length().min(100_000));
         let (world, own) = (self.world, u64::from(self.world.rank()));
@@ -233,7 +233,7 @@ impl Soak<'_> {
         world.block_on(join_all(talks)).into_iter().collect()
     }
 
-    /// Out of and into shared buffers, which are made and given back every time.
+    /// Out of and into shared buffers, which are allocated and freed every time.
     fn shared_buffers(&mut self) -> Result<(), Error> {
         let (length, distance) = (self.length(), self.rank());
         let (own, size) = (self.world.rank(), self.world.size());
@@ -245,7 +245,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// Sends and receives that find each other or are taken back: never half of it.
+    /// Sends and receives that match or are cancelled: no message is received in part.
     fn cancelled(&mut self) -> Result<(), Error> {
         let (length, distance) = (self.length(), self.rank());
         let (own, size, world) = (self.world.rank(), self.world.size(), &self.other);
@@ -262,7 +262,7 @@ impl Soak<'_> {
         }
         let (mut told, mut late) = ([0u8], vec![0; length]);
         world.sendrecv(&[u8::from(sent)], to, 9, &mut told, from, 9)?;
-        // What was sent and not received is there, whole; what was taken back is not.
+        // A message that was sent and not received arrives whole; a cancelled one does not.
         match (told == [1], received) {
             (true, false) => {
                 world.recv(&mut late, from, 8)?;

@@ -1,4 +1,5 @@
-//! Shared variables, most in virtual time: what they take, whom they delay, and what always holds.
+//! Shared variables, mostly in virtual time: their costs, the ranks they delay, and their
+//! invariants.
 
 use std::time::Duration;
 
@@ -6,9 +7,9 @@ use hikyaku::shared::{Parts, Protocol, SharedOptions};
 use hikyaku::{Error, Op, Time, World};
 use hikyaku_jobs::Random;
 
-/// Rank 1 acquires 4 KiB that rank 0 has written, which waits in a call the first time, and
-/// computes for a millisecond the second. Then it writes on alone and keeps the variable. Says what
-/// that took, and what its steps take by themselves.
+/// Rank 1 acquires 4 KiB that rank 0 has written. Rank 0 waits in a call the first time, and
+/// computes for a millisecond the second. Then rank 1 writes on alone and keeps the variable.
+/// Prints the times of all this, and of the single steps.
 pub(crate) fn hand_over(world: &World) -> Result<(), Error> {
     let shared = world.shared::<u64>("hand-off", &[512])?;
     let window = world.window::<u64>(512)?;
@@ -60,8 +61,8 @@ fn say(what: &str, span: Time) {
     println!("{what} {}", span.picoseconds());
 }
 
-/// A queue of work, which takes longer or shorter, and its results; the sum of them is the same
-/// whoever does what.
+/// A queue of work items of different durations, and their results; the sum is the same whichever
+/// rank does which item.
 pub(crate) fn queue(world: &World) -> Result<(), Error> {
     const ITEMS: u64 = 120;
     let next = world.shared::<u64>("next", &[1])?;
@@ -94,7 +95,7 @@ pub(crate) fn queue(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Two ranks have what the other wants.
+/// Two ranks hold what the other wants.
 pub(crate) fn crossed(world: &World) -> Result<(), Error> {
     let both = [world.shared::<u64>("a", &[1])?, world.shared::<u64>("b", &[1])?];
     let own = world.rank() as usize % 2;
@@ -103,8 +104,8 @@ pub(crate) fn crossed(world: &World) -> Result<(), Error> {
     both[1 - own].write().map(drop)
 }
 
-/// Rank 0, at the variable's home, acquires and lets go without pause. Each other rank writes it a
-/// few times and says how often rank 0 had it meanwhile.
+/// Rank 0, at the variable's home, acquires and releases without pause. Each other rank writes it a
+/// few times and prints how often rank 0 had it meanwhile.
 pub(crate) fn hurry(world: &World) -> Result<(), Error> {
     const TIMES: u64 = 5;
     let shared = world.shared::<u64>("hurry", &[2])?;
@@ -138,8 +139,8 @@ pub(crate) fn hurry(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Rank 0 holds a variable while the ranks behind it cancel, all but the last; which then says how
-/// long after rank 0 let it go it had it.
+/// Rank 0 holds a variable while the ranks behind it cancel, all but the last. The last one prints
+/// how long after rank 0's release it acquired the variable.
 pub(crate) fn abandoned(world: &World) -> Result<(), Error> {
     let shared = world.shared::<u64>("abandoned", &[1])?;
     let (rank, last) = (world.rank(), world.size() - 1);
@@ -151,12 +152,12 @@ pub(crate) fn abandoned(world: &World) -> Result<(), Error> {
             for other in 1..last {
                 world.recv(&mut [0u64], other, 2)?;
             }
-            // Whoever waits is asleep by then, and looked last long ago.
+            // By then waiting ranks are asleep, and polled last long ago.
             world.compute(Duration::from_micros(7_300));
             guard[0] = world.now().picoseconds();
         } else {
             world.recv(&mut [0u64], 0, 1)?;
-            // One after the other, so that the last is the last in the queue.
+            // One after the other, so that the last rank is last in the queue.
             world.compute(Duration::from_micros(100 * u64::from(rank)));
             if rank < last {
                 let limit = Duration::from_micros(500 + 1_000 * (round % 2));
@@ -171,11 +172,11 @@ pub(crate) fn abandoned(world: &World) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Whether a rank wrote or read which variable, from when to when.
+/// Whether a rank wrote or read, which variable, and from when to when.
 type Stay = [u64; 4];
 
 /// Ranks acquire variables after random delays and keep them for random times. Contents are whole
-/// and the newest, every request is answered, and in virtual time nobody is beside a writer
+/// and the newest, every request is answered, and in virtual time no rank is beside a writer
 /// (FG-09 to FG-11, FG-20).
 pub(crate) fn random(world: &World, seed: u64) -> Result<(), Error> {
     const VARIABLES: usize = 3;
@@ -245,7 +246,7 @@ fn nobody_is_beside_a_writer(mut stays: Vec<Stay>) {
     }
 }
 
-/// Paper 001's program (Fig. 8) by a protocol, with rows of so many bytes. Says how many bytes of
+/// Paper 001's program (Fig. 8) with a protocol, on rows of `bytes` bytes. Prints how many bytes of
 /// rows have moved.
 pub(crate) fn rows(world: &World, protocol: &str, bytes: u64) -> Result<(), Error> {
     const ROWS: u64 = 16;

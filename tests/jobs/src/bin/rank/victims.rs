@@ -9,10 +9,10 @@ use hikyaku_jobs::Random;
 
 /// Runs until something fails. In the programs `ping-pong`, `allreduce`, `groups`, `alltoallw`,
 /// `large`, `blocked`, `neighbours`, `window`, `protected`, `persistent` and `combined` every rank
-/// depends on every other, directly or through others that do; in `full` all depend on rank 0 and
-/// it on nobody.
+/// depends on every other, directly or through others; in `full` all depend on rank 0 and rank 0
+/// on no rank.
 ///
-/// With `suicide` other than 0 the highest rank kills itself after so many steps.
+/// With `suicide` other than 0 the highest rank kills itself after that many steps.
 pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Error> {
     let mut large = vec![0u8; 6 << 20];
     let mut random = Random::new(u64::from(world.rank()));
@@ -45,12 +45,12 @@ pub(crate) fn run(world: &World, program: &str, suicide: u64) -> Result<(), Erro
     Ok(())
 }
 
-/// Some of each kind.
+/// Access rights of each kind.
 fn protected(rank: u32) -> Access {
     [Access::Read, Access::Write, Access::None][rank as usize % 3]
 }
 
-/// What the environment may have done by a group of all ranks.
+/// Operations that the environment may assign to a group of all ranks.
 fn groups(world: &World, turn: u64) -> Result<(), Error> {
     let root = turn % u64::from(world.size());
     let mut data = [if u64::from(world.rank()) == root { turn } else { 0 }; 16];
@@ -59,7 +59,7 @@ fn groups(world: &World, turn: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// A matrix's columns, short and long in turn.
+/// A matrix's columns, short and long alternately.
 fn columns(world: &World, turn: u64) -> Result<(), Error> {
     let (size, side) = (world.size() as usize, if turn.is_multiple_of(2) { 2 } else { 60 });
     let columns = |peer| Layout::vector(peer * side, side, side, size * side);
@@ -85,7 +85,7 @@ impl Persistent {
         Persistent::between(world, &schemes, (&[left, right], &[right, left]))
     }
 
-    /// Of all with all, what goes from node to node combined.
+    /// An exchange of all with all, with combined traffic between nodes.
     fn combined(world: &World) -> Result<Persistent, Error> {
         let all: Vec<u32> = (0..world.size()).collect();
         Persistent::between(world, &[Some(Scheme::Combined)], (&all, &all))
@@ -145,7 +145,7 @@ fn blocked(world: &World) -> Result<(), Error> {
     world.recv(&mut [0u8], (world.rank() + 1) % world.size(), 1).map(|_| ())
 }
 
-/// Blocking and within a scope, small and large, in turns.
+/// Blocking and within a scope, small and large, alternately.
 fn neighbours(
     world: &World,
     ring: Option<&Neighbourhood<Cartesian>>,
@@ -158,12 +158,12 @@ fn neighbours(
     world.scope(|scope| scope.ineighbour_alltoall(ring, &out, &mut into)?.wait())
 }
 
-/// Each waits for a word that the one before it changes.
+/// Each rank waits for a word that the previous rank changes.
 fn signals(world: &World, window: &Window<'_, u64>, turn: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     match window.swap(next, 0, turn) {
-        // It has abandoned and is about to leave: that is what is to be told.
+        // That rank has abandoned the call and is about to leave: wait for that report.
         Err(Error::Remote(PostError::Protection { .. })) => window.wait(1, next, |_| false)?,
         swapped => swapped?,
     };

@@ -1,4 +1,4 @@
-//! Calls that never return, one a rank: what [`hikyaku_jobs::waits`] lists.
+//! Calls that never return, one per rank, as listed by [`hikyaku_jobs::waits`].
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use hikyaku::topology::Reorder;
 use hikyaku::{ANY_SOURCE, ANY_TAG, Error, Op, World, join, join_all};
 use hikyaku_jobs::waits::CALLS;
 
-/// Longer than what is sent without asking.
+/// Longer than messages that are sent without asking.
 const LONG: usize = 1 << 20;
 
 /// Makes the call of this rank's number.
@@ -19,7 +19,7 @@ pub(crate) fn run(world: &World) -> Result<(), Error> {
     };
     let window = world.window::<u64>(1)?;
     let ring = world.cartesian(&[world.size()], &[true], Reorder::Keep)?.unwrap();
-    // Ranks in different collectives of one communicator would be told.
+    // Ranks in different collectives of one communicator would get an error.
     let own = (0..world.rank()).fold(world.duplicate(), |_, _| world.duplicate());
     world.barrier()?;
     let (mut one, mut two, mut all) = ([0_u8], [0_u8], vec![0_u8; world.size() as usize]);

@@ -206,7 +206,7 @@ pub(super) fn in_flight(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every other operation in a scope gives what the blocking one gives.
+/// Every other operation in a scope gives the result of the blocking one.
 pub(super) fn in_a_scope(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (length, root) = (100, size - 1);
@@ -268,7 +268,7 @@ pub(super) fn in_a_scope(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A rank that waits in any blocking call helps the collectives in flight on.
+/// A rank that waits in any blocking call advances the collectives in flight.
 pub(super) fn progress_within_other_calls(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     if size == 1 {
@@ -280,7 +280,7 @@ pub(super) fn progress_within_other_calls(world: &World, _: u64) -> Result<(), E
         world.scope(|scope| {
             let mut all = scope.iallreduce(&mut sum, Op::Sum);
             if rank != 0 {
-                // Ends only if rank 0 does its part, which it does within its other calls.
+                // Ends only if rank 0 does its part, within its other calls.
                 all.wait()?;
                 return world.send(&[rank], 0, 8);
             }
@@ -301,7 +301,7 @@ pub(super) fn progress_within_other_calls(world: &World, _: u64) -> Result<(), E
             }
             all.wait()
         })?;
-        // What has not been received yet.
+        // Messages that were not received yet.
         for from in 1..size {
             if rank == 0 && turn > 2 {
                 world.recv(&mut [0], from, 8)?;
@@ -312,7 +312,7 @@ pub(super) fn progress_within_other_calls(world: &World, _: u64) -> Result<(), E
     Ok(())
 }
 
-/// Started again and again with other data, several at a time and in any order.
+/// Started many times with other data, several at a time and in any order.
 pub(super) fn persistent(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let length = 700;
@@ -336,7 +336,7 @@ pub(super) fn persistent(world: &World, _: u64) -> Result<(), Error> {
             all.start()?;
             sum.start()?;
         }
-        // A loop until it has ended would keep ranks without a processor of their own waiting.
+        // A test loop until the end would keep ranks without a processor of their own waiting.
         if !all.test()? {
             all.wait()?;
         }
@@ -350,7 +350,7 @@ pub(super) fn persistent(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The others, started twice each.
+/// The other operations, started twice each.
 pub(super) fn persistent_of_every_kind(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let (length, root) = (30, size / 2);
@@ -433,7 +433,7 @@ pub(super) fn persistent_of_every_kind(world: &World, _: u64) -> Result<(), Erro
     Ok(())
 }
 
-/// What a persistent operation refuses, and what dropping one in flight does to the others.
+/// Misuse of a persistent operation, and the effect of dropping one in flight on other ranks.
 pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let mut sum = world.allreduce_init(vec![1u8; 4], Op::Sum);
@@ -446,7 +446,7 @@ pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
     sum.wait()?;
     assert_eq!(sum.buffers()?, &[size as u8; 4]);
 
-    // The last rank drops it in flight. Who needed more of it than its first message is told.
+    // The last rank drops it in flight. A rank that needed more than its first message is told.
     let mut dropped = world.allreduce_init(vec![1u8; 4], Op::Sum);
     dropped.start()?;
     if rank == size - 1 && size > 1 {
@@ -457,7 +457,7 @@ pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
             Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (size - 1, Cause::Dropped));
             }
-            // By session queues.
+            // With session queues.
             Err(Error::Persistent(PersistentError::Freed { rank })) => assert_eq!(rank, size - 1),
             other => panic!("{other:?}"),
         }
@@ -465,8 +465,8 @@ pub(super) fn persistent_mistakes(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// One rank gives another length: an error at all ranks that need each other, with the sizes; the
-/// world goes on.
+/// One rank passes another length: an error at all ranks that need each other, with the sizes; the
+/// world continues.
 pub(super) fn mismatch(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     if size == 1 {
@@ -489,7 +489,7 @@ pub(super) fn mismatch(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A scope that fails gives its collectives up, which ends them at all ranks.
+/// A scope that fails abandons its collectives, which ends them at all ranks.
 pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     for length in LENGTHS {
@@ -507,7 +507,8 @@ pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
             Err(Error::Collective(CollError::Abandoned { peer, cause, .. })) => {
                 assert_eq!((peer, cause), (0, Cause::Dropped));
             }
-            // With two ranks, or for those whose part was done, rank 0's first messages sufficed.
+            // With two ranks, or for ranks whose part was done, rank 0's first messages were
+            // sufficient.
             Ok(()) => {}
             other => panic!("{other:?}"),
         }
@@ -516,8 +517,8 @@ pub(super) fn abandoned(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// An array that cannot be divided among the ranks without cutting an element is refused, also
-/// where its bytes could be.
+/// An array that cannot be divided among the ranks without cutting an element is refused, even if
+/// its bytes could be divided.
 pub(super) fn no_element_is_cut(world: &World, _: u64) -> Result<(), Error> {
     type Call<'c> = &'c dyn Fn(&mut [[u8; 24]]) -> Result<(), Error>;
     let size = world.size();
@@ -536,7 +537,7 @@ pub(super) fn no_element_is_cut(world: &World, _: u64) -> Result<(), Error> {
     ];
     for call in calls {
         let line = call(&mut into).unwrap_err().to_string();
-        // Every rank makes the mistake, and may hear of another's first.
+        // Every rank makes the mistake, and may be told of another's first.
         let own = format!("has 1 elements, which cannot be divided evenly among {size} ranks");
         assert!(line.ends_with(&own) || line.contains("its own call failed there"), "{line}");
         world.barrier()?;

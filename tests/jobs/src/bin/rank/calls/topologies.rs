@@ -1,10 +1,10 @@
-//! Communicators with a topology: who is where, who neighbours whom, and mistakes that every rank
-//! is told of.
+//! Communicators with a topology: the places of ranks, their neighbours, and mistakes that are
+//! reported to every rank.
 
 use hikyaku::topology::{Edge, Link, Reorder, Topology, TopologyError, dims_create};
 use hikyaku::{Error, Op, World};
 
-/// Balanced grids of every number of dimensions; ranks that do not fit in are left out.
+/// Balanced grids of every number of dimensions; surplus ranks are left out.
 pub(super) fn grids(world: &World, _: u64) -> Result<(), Error> {
     for dimensions in 0..4 {
         let mut dims = vec![0; dimensions];
@@ -32,7 +32,7 @@ pub(super) fn grids(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Slices of a grid that only some ranks belong to; contexts stay in step with everybody else's.
+/// Slices of a grid that only some ranks belong to; contexts stay in step with those of all ranks.
 pub(super) fn slices(world: &World, _: u64) -> Result<(), Error> {
     let mut dims = [0, 0];
     dims_create(world.size().max(2) - 1, &mut dims)?;
@@ -75,7 +75,7 @@ pub(super) fn slices(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// A star that everybody knows, and the same told by its centre.
+/// A star that every rank knows, and the same defined by its centre.
 pub(super) fn graphs(world: &World, _: u64) -> Result<(), Error> {
     let size = world.size();
     let index: Vec<u32> = (0..size).map(|rank| size - 1 + rank).collect();
@@ -93,7 +93,7 @@ pub(super) fn graphs(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ranks are numbered so that partners share a node; every message still finds its way.
+/// Ranks are numbered so that partners share a node; every message still arrives.
 pub(super) fn placed(world: &World, _: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     // Partners far apart in the world: 0 with size/2 and so on, tied a hundred times as strongly as
@@ -141,7 +141,7 @@ pub(super) fn mistakes(world: &World, _: u64) -> Result<(), Error> {
         let expected = TopologyError::Disagreement { rank: size - 1, what };
         assert_eq!(grid(&[1 + u32::from(rank == size - 1)]), expected.into());
     }
-    // The last rank believes that it hears from rank 0 twice.
+    // The last rank expects two edges from rank 0.
     let last = size - 1;
     let sources = if rank == last { vec![0, 0] } else { vec![] };
     let destinations = if rank == 0 { vec![last] } else { vec![] };

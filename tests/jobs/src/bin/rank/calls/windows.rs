@@ -5,7 +5,7 @@ use hikyaku_jobs::pattern::{check, fill, key};
 
 use super::{around, is_first, partner};
 
-/// Every rank writes to every other and reads it back, whatever the node.
+/// Every rank writes to every other and reads it back, on any node.
 pub(super) fn put_and_get(world: &World, seed: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
     let length = 3_000;
@@ -27,7 +27,7 @@ pub(super) fn put_and_get(world: &World, seed: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Parts may have any size; what they do not have is an error, and nothing is written.
+/// Parts may have any size; an access out of bounds is an error, and nothing is written.
 pub(super) fn bounds(world: &World, _: u64) -> Result<(), Error> {
     let (next, _) = around(world, 1);
     let window = world.window::<u32>(world.rank() as usize)?;
@@ -83,7 +83,7 @@ pub(super) fn atomics(world: &World, _: u64) -> Result<(), Error> {
     world.barrier()
 }
 
-/// Data before word, round after round.
+/// Data before word, in every round.
 pub(super) fn signals(world: &World, seed: u64) -> Result<(), Error> {
     let (next, previous) = around(world, 1);
     let data = world.window::<u8>(2 * 5_000)?;
@@ -98,7 +98,7 @@ pub(super) fn signals(world: &World, seed: u64) -> Result<(), Error> {
         let mut bytes = vec![0; length];
         data.get(world.rank(), start, &mut bytes)?;
         check(key(seed, &[u64::from(previous), round]), &bytes);
-        // It has been read: the one before may overwrite it.
+        // It has been read: the previous rank may overwrite it.
         signal.swap(previous, 1, round)?;
         signal.wait(1, next, |value| value >= round)?;
     }
@@ -131,14 +131,14 @@ pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Windows come and go without an end; where one rank has no room, nobody gets one.
+/// Windows are made and dropped many times; if one rank has no room, no rank gets one.
 pub(super) fn many(world: &World, _: u64) -> Result<(), Error> {
     for _ in 0..100 {
         let window = world.window::<u64>(1)?;
         window.fetch_add(world.rank(), 0, 1)?;
         assert_eq!(window.local()?, [1]);
     }
-    // Rank 0 alone has no memory for it.
+    // Only rank 0 has no memory for it.
     let length = if world.rank() == 0 { usize::MAX / 64 } else { 1 };
     let error = world.window::<u64>(length).unwrap_err();
     match world.rank() {
