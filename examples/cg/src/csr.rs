@@ -3,7 +3,7 @@
 //! Invariants: `starts` has one number more than there are rows, does not decrease and ends with
 //! the number of entries; within a row columns ascend.
 
-/// A sparse matrix: the entries of a row lie together.
+/// A sparse matrix: the entries of a row are contiguous.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Csr {
     starts: Vec<usize>,
@@ -15,7 +15,7 @@ impl Csr {
     /// A matrix of these entries: row, column, value.
     ///
     /// # Errors
-    /// Row and column of an entry that is there twice.
+    /// Row and column of an entry that occurs twice.
     pub fn from_entries(rows: usize, mut entries: Vec<(u32, u32, f64)>) -> Result<Csr, (u32, u32)> {
         entries.sort_unstable_by_key(|&(row, column, _)| (row, column));
         if let Some(twice) =
@@ -35,8 +35,8 @@ impl Csr {
         Ok(Csr { starts, columns, values })
     }
 
-    /// A matrix of its parts: entries a row, then columns and values row after row. `None` if they
-    /// do not fit together.
+    /// A matrix from its parts: entries per row, then columns and values row after row. `None` if
+    /// they do not fit together.
     pub fn from_parts(lengths: &[u32], columns: Vec<u32>, values: Vec<f64>) -> Option<Csr> {
         let mut starts = vec![0];
         let mut end = 0;
@@ -57,7 +57,7 @@ impl Csr {
         self.values.len()
     }
 
-    /// How many entries come before a row, or in all rows before it.
+    /// How many entries are in all rows before a row.
     pub fn entries_before(&self, row: usize) -> usize {
         self.starts[row]
     }
@@ -77,7 +77,7 @@ impl Csr {
         }
     }
 
-    /// The parts of some rows, to be sent: entries a row, columns, values.
+    /// The parts of some rows, for sending: entries per row, columns, values.
     pub fn parts(&self, rows: std::ops::Range<usize>) -> (Vec<u32>, &[u32], &[f64]) {
         let lengths = self.starts[rows.start..=rows.end].windows(2);
         let lengths = lengths.map(|ends| (ends[1] - ends[0]) as u32).collect();

@@ -1,12 +1,12 @@
-//! Everything the ranks say to each other.
+//! All communication between the ranks.
 //!
 //! ```text
-//!   announce     rank 0 ─► all    broadcast    may we start, and who has which rows
+//!   announce     rank 0 ─► all    broadcast    whether to start, and the rows of each rank
 //!   distribute   rank 0 ─► each   send/recv    its rows of the matrix
 //!   Product      side by side     neighbours   entries of the vector, in every iteration
 //!   sum          all ◄─► all      allreduce    dot products
 //!   collect      all ─► rank 0    gatherv      the solution
-//!   loads        all ─► rank 0    gather       what each rank has
+//!   loads        all ─► rank 0    gather       the load of each rank
 //! ```
 
 use std::ops::Range;
@@ -26,7 +26,7 @@ const LENGTHS: i32 = 1;
 const COLUMNS: i32 = 2;
 const VALUES: i32 = 3;
 
-/// Rank 0 tells all others who has which rows, or that its input was no good: `None` on every
+/// Rank 0 tells all others the rows of each rank, or that its input was invalid: `None` on every
 /// rank, which then end together.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn announce(world: &World, partition: Option<&Partition>) -> Result<Option<P
     Ok(any.then(|| Partition::from_starts(starts)))
 }
 
-/// Rank 0 hands out the rows; every rank gets its own, which may be none.
+/// Rank 0 distributes the rows; every rank gets its own, which may be none.
 ///
 /// # Errors
 /// Another rank failed.
@@ -89,7 +89,7 @@ impl<'a> Product<'a> {
         local: &'a Local,
     ) -> Result<Product<'a>, Error> {
         let edges = |range: fn(&local::MatrixNeighbour) -> &Range<usize>| {
-            // One number after the entries is the exchange's.
+            // One number after the entries belongs to the exchange.
             let edge = |to: &local::MatrixNeighbour| Neighbour {
                 rank: to.rank,
                 elements: range(to).start..range(to).end + 1,
@@ -131,7 +131,7 @@ pub fn sum(world: &World, here: f64) -> Result<f64, Error> {
     Ok(number[0])
 }
 
-/// The ranks' parts of a vector put together, on rank 0; `None` elsewhere.
+/// The ranks' parts of a vector, joined on rank 0; `None` elsewhere.
 ///
 /// # Errors
 /// Another rank failed.
@@ -139,10 +139,10 @@ pub fn collect(world: &World, mine: &[f64]) -> Result<Option<Vec<f64>>, Error> {
     Ok(world.gatherv(mine, ROOT)?.map(|blocks| blocks.concat()))
 }
 
-/// What rank 0 wants to know of each rank: rows, entries, neighbours, entries sent in a product.
+/// The load of a rank: rows, entries, neighbours, entries sent in a product.
 pub type Load = [u64; 4];
 
-/// Each rank's load and where its time went, by rank, on rank 0; `None` elsewhere.
+/// Each rank's load, by rank, on rank 0; `None` elsewhere.
 ///
 /// # Errors
 /// Another rank failed.

@@ -1,9 +1,9 @@
-//! Conjugate gradients on a sparse matrix: irregular neighbours, and what a solver needs besides.
+//! Conjugate gradients on a sparse matrix: irregular neighbours, and the rest of a solver.
 //!
-//! Rows are dealt out in blocks of equal work. To multiply, a rank needs entries of the vector that
-//! belong to others; which ones, and from whom, follows from the matrix alone. So the ranks form a
-//! distributed graph once, and every iteration exchanges along it, while each rank multiplies with
-//! the entries that it has.
+//! Rows are distributed in blocks of equal work. To multiply, a rank needs entries of the vector
+//! that belong to other ranks; the matrix alone determines which ones, and whose. So the ranks form
+//! a distributed graph once, and every iteration exchanges along it, while each rank multiplies
+//! with its own entries.
 //!
 //! ```text
 //!   matrix_market ─► csr ─► partition ─► local ─► solver ─► report
@@ -11,7 +11,7 @@
 //!                                        mine      rank      writes
 //! ```
 //!
-//! Nothing but [`exchange`] and [`solver`] knows that there is more than one process.
+//! Only [`exchange`] and [`solver`] know that there is more than one process.
 
 pub mod csr;
 pub mod exchange;

@@ -1,8 +1,8 @@
-//! A rank's rows, and which entries of a vector it needs from whom.
+//! A rank's rows, and the vector entries that it needs from each neighbour.
 //!
-//! The rows are kept as two matrices: what multiplies this rank's own entries of a vector, and what
-//! multiplies entries of others, which are numbered in the order in which they arrive. The first
-//! product needs nobody, so it can be computed while the entries are on their way.
+//! The rows are kept as two matrices: one multiplies this rank's own entries of a vector, the other
+//! multiplies entries of other ranks, which are numbered in the order of arrival. The first product
+//! needs no other rank, so it can be computed while the entries are in transit.
 //!
 //! ```text
 //!            own columns     others' columns           arrive as
@@ -10,8 +10,8 @@
 //!                                                       from 1  from 3
 //! ```
 //!
-//! Because the matrix is symmetric, a rank knows by itself what others need of it: those of its
-//! rows that have an entry in their columns.
+//! Because the matrix is symmetric, a rank can compute which entries others need: those of its rows
+//! that have an entry in the others' columns.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,33 +19,33 @@ use std::ops::Range;
 use crate::csr::Csr;
 use crate::partition::Partition;
 
-/// What is exchanged with one neighbour.
+/// The exchange with one neighbour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatrixNeighbour {
     /// Its rank.
     pub rank: u32,
-    /// Which of this rank's entries it needs, ascending.
+    /// The entries of this rank that it needs, ascending.
     pub entries: Vec<u32>,
-    /// Where these lie among all numbers that go out. Each neighbour's are followed by one number
+    /// Their range among all outgoing numbers. Each neighbour's entries are followed by one number
     /// that belongs to the exchange.
     pub sends: Range<usize>,
-    /// Where the entries that come from it lie among all numbers that come, likewise.
+    /// The range of the neighbour's entries among all incoming numbers, likewise.
     pub receives: Range<usize>,
 }
 
 /// A rank's part of the matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Local {
-    /// What multiplies this rank's own entries.
+    /// The matrix for this rank's own entries.
     pub own: Csr,
-    /// What multiplies the entries that come from others.
+    /// The matrix for the entries of others.
     pub others: Csr,
     /// The neighbours, ascending.
     pub neighbours: Vec<MatrixNeighbour>,
 }
 
 impl Local {
-    /// The part of `rank`, whose rows of a symmetric matrix these are.
+    /// The part of `rank`, from its rows of a symmetric matrix.
     pub fn new(rows: &Csr, partition: &Partition, rank: u32) -> Local {
         let mine = partition.rows(rank);
         let mut needed: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -57,7 +57,8 @@ impl Local {
                 given.entry(owner).or_default().push(row as u32);
             }
         }
-        // Where each column of others arrives: owners ascend, and so do the columns of each.
+        // The place at which each column of others arrives: owners ascend, and so do the columns of
+        // each.
         let mut arrives: BTreeMap<u32, u32> = BTreeMap::new();
         let mut neighbours: Vec<MatrixNeighbour> = Vec::new();
         for ((rank, mut columns), (_, mut entries)) in needed.into_iter().zip(given) {
@@ -90,7 +91,7 @@ impl Local {
         self.own.rows()
     }
 
-    /// Copies what the neighbours need of this rank's entries of `x`.
+    /// Copies the entries of `x` that the neighbours need.
     pub fn pack(&self, x: &[f64], out: &mut [f64]) {
         for MatrixNeighbour { entries, sends, .. } in &self.neighbours {
             let pairs = out[sends.clone()].iter_mut().zip(entries);
@@ -98,7 +99,7 @@ impl Local {
         }
     }
 
-    /// How many numbers come in.
+    /// The number of incoming numbers.
     pub fn received(&self) -> usize {
         self.neighbours.last().map_or(0, |last| last.receives.end + 1)
     }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     proptest! {
-        /// The product of all parts, with entries copied as messages would, is that of the matrix.
+        /// The product of all parts, with entries copied like messages, equals that of the matrix.
         #[test]
         fn parts_multiply_as_the_whole(
             rows in 1usize..20,

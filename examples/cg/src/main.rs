@@ -1,8 +1,8 @@
 //! The command line: `hikyaku run -n 4 -- cg MATRIX.mtx`.
 //!
-//! Rank 0 reads, checks and talks to people; the others compute. Exit codes: 0 done; 1 it did not
-//! converge, the check failed, the page could not be written, or another rank failed; 2 bad input,
-//! said in one line on the standard error stream before any other rank ends.
+//! Rank 0 reads, checks and prints; the others compute. Exit codes: 0 done; 1 it did not converge,
+//! the check failed, the page could not be written, or another rank failed; 2 bad input, reported
+//! in one line on the standard error stream before any other rank ends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     CG.run(run)
 }
 
-/// The whole run as each rank sees it.
+/// The whole run, on each rank.
 fn run(world: &World, args: &CgArgs) -> Result<ExitCode, Error> {
     let matrix = if world.rank() == ROOT { read(&args.matrix) } else { None };
     let partition = matrix.as_ref().map(|matrix| Partition::new(matrix, world.size()));
@@ -92,13 +92,13 @@ fn run(world: &World, args: &CgArgs) -> Result<ExitCode, Error> {
     Ok(finish(args, &matrix, &loads, solved.into_iter().flatten().collect()))
 }
 
-/// The entry of the vector that is to be found.
+/// An entry of the known solution.
 fn exact(row: usize) -> f64 {
     1.0 + (row % 7) as f64 / 10.0
 }
 
-/// One solution: all ranks from the first iteration to the last. The inner value is rank 0's: what
-/// it has to tell, and the vector. `None`, on every rank: the matrix is not positive definite.
+/// One solution, from the first iteration to the last on all ranks. The inner value is rank 0's:
+/// the report and the vector. `None`, on every rank: the matrix is not positive definite.
 #[expect(clippy::type_complexity, reason = "two reasons for nothing, each once")]
 fn solve(
     world: &World,
@@ -125,7 +125,7 @@ fn solve(
     Ok(Some(solution.zip(x)))
 }
 
-/// Tells what the sums of all ranks have shown; rank 0 says it, and every rank ends after that.
+/// Ends the run when the sums of all ranks have shown that; rank 0 reports it before any rank ends.
 fn not_positive_definite(world: &World) -> Result<ExitCode, Error> {
     if world.rank() == ROOT {
         CG.complain("the matrix is not positive definite: conjugate gradients need one that is");
@@ -134,7 +134,7 @@ fn not_positive_definite(world: &World) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(BAD_INPUT))
 }
 
-/// Checks the solutions if asked to, says what there is to say, and writes the page.
+/// Checks the solutions if requested, prints the results, and writes the page.
 fn finish(
     args: &CgArgs,
     matrix: &Csr,
@@ -178,7 +178,7 @@ fn summary(matrix: &Csr, loads: &[Load], solution: &Solution) -> String {
     )
 }
 
-/// The right side, the serial solution, and how long it took.
+/// The right side, the serial solution, and its time.
 type Serial = (Vec<f64>, Option<serial::SerialSolution>, Duration);
 
 fn solve_serially(args: &CgArgs, matrix: &Csr) -> Serial {
@@ -190,8 +190,8 @@ fn solve_serially(args: &CgArgs, matrix: &Csr) -> Serial {
     (b, solution, began.elapsed())
 }
 
-/// Compares by what the tolerance promises: both residuals are as small, so the matrix times the
-/// difference of the solutions is at most twice that.
+/// Compares within the bound of the tolerance: both residuals are small, so the matrix times the
+/// difference of the solutions is at most twice as large.
 fn check(
     args: &CgArgs,
     matrix: &Csr,
@@ -212,7 +212,7 @@ fn check(
     let residual = distance(&product, b);
     let serial = serial.as_ref();
     let difference = serial.map_or(f64::INFINITY, |serial| distance(&product, &image(&serial.x)));
-    // Rounding moves the residual that is kept from the true one a little.
+    // By rounding, the maintained residual differs a little from the true one.
     let allowed = args.tolerance * 1.1 + 1e-13;
     SerialComparison {
         residual,
@@ -234,10 +234,10 @@ fn verdict(check: &SerialComparison) -> String {
     )
 }
 
-/// Reads the matrix. If it cannot, it says so now, while no other rank can have ended yet.
+/// Reads the matrix. An error is printed now, while no other rank can have ended yet.
 fn read(path: &Path) -> Option<Csr> {
     let matrix = read_file(path, MAX_BYTES).and_then(|bytes| {
-        // Comments may be in any encoding; what counts is ASCII.
+        // Comments may be in any encoding; the rest is ASCII.
         let matrix = matrix_market::parse(&String::from_utf8_lossy(&bytes));
         matrix.map_err(|error| format!("{}: {error}", path.display()))
     });

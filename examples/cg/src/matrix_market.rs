@@ -12,10 +12,10 @@
 //!   ...
 //! ```
 //!
-//! Read are coordinate files of real or integer numbers, symmetric or general. A general one has
-//! to be symmetric all the same. Every error is one line that says where and what. That is why this
-//! is not the reader of the crate `sprs`: its error is "Bad matrix market file.", and it reserves
-//! memory for as many entries as a file claims to have.
+//! It reads coordinate files of real or integer numbers, symmetric or general. A general one must
+//! be symmetric all the same. Every error is one line with the place and the cause. That is why
+//! this is not the reader of the crate `sprs`: its error is "Bad matrix market file.", and it
+//! reserves memory for as many entries as a file claims to have.
 
 use crate::csr::Csr;
 
@@ -25,8 +25,7 @@ pub const MAX_ROWS: u64 = 1 << 28;
 /// Reads a symmetric matrix from the text of a file; both triangles are in the result.
 ///
 /// # Errors
-/// The file is malformed, holds something else than a square symmetric matrix of numbers, or is
-/// larger than it says.
+/// The file is malformed, is not a square symmetric matrix of numbers, or is larger than it states.
 pub fn parse(text: &str) -> Result<Csr, String> {
     let mut lines = (1..).zip(text.lines());
     let at = |line: usize| move |reason: String| format!("line {line}: {reason}");
@@ -37,7 +36,7 @@ pub fn parse(text: &str) -> Result<Csr, String> {
     });
     let (line, size) = lines.next().ok_or("the file ends before its size line")?;
     let (rows, expected) = size_line(size).map_err(at(line))?;
-    // The number of entries is only what the file claims: memory grows with what it has.
+    // The file only claims this number of entries: memory grows with the entries it has.
     let mut entries: Vec<(u32, u32, f64)> = Vec::new();
     let mut found = 0;
     for (line, text) in lines {
@@ -74,7 +73,7 @@ pub fn parse(text: &str) -> Result<Csr, String> {
     Ok(matrix)
 }
 
-/// Whether the banner says that only the lower triangle follows.
+/// Whether the banner announces the lower triangle only.
 fn banner(line: &str) -> Result<bool, String> {
     let words: Vec<_> = line.split_ascii_whitespace().map(str::to_ascii_lowercase).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -91,7 +90,7 @@ fn banner(line: &str) -> Result<bool, String> {
     }
 }
 
-/// The number of rows, which is that of columns, and of entries.
+/// The number of rows, equal to that of columns, and the number of entries.
 fn size_line(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_ascii_whitespace().map(|word| word.parse().ok());
     let numbers: Option<Vec<u64>> = numbers.collect();
@@ -132,7 +131,7 @@ fn entry(text: &str, rows: u64, symmetric: bool) -> Result<(u32, u32, f64), Stri
     }
 }
 
-/// Words from a file, fit for an error line: short, without control characters.
+/// Words from a file for an error line: short, without control characters.
 fn printable(word: &str) -> String {
     word.chars().take(48).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -248,7 +247,7 @@ mod tests {
             let text = format!("{BANNER}2 2 3\n1 1 2.5\n2 1 -1.25\n2 2 3.5");
             let cut = cut.min(text.len() - 1);
             let result = parse(&text[..cut]);
-            // A number that is cut is a shorter number: then, and only then, it is another matrix.
+            // A number that is cut is a shorter number: only then is it a different matrix.
             prop_assert!(result.is_err() || cut + 2 >= text.len());
         }
     }

@@ -1,7 +1,7 @@
-//! Which rank has which rows.
+//! The assignment of rows to ranks.
 //!
-//! Blocks of consecutive rows with about equally many entries: the entries are the work. A rank may
-//! have no rows.
+//! Blocks of consecutive rows with about equally many entries, which are the work. A rank may have
+//! no rows.
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Divides a matrix among so many ranks, at least one.
+    /// Divides a matrix among `ranks` ranks, at least one.
     pub fn new(matrix: &Csr, ranks: u32) -> Partition {
         let (rows, entries) = (matrix.rows(), matrix.entries() + matrix.rows());
         let mut row = 0;
         let start = |rank: u32| {
-            // Rows without entries cost something too: each counts one more.
+            // Rows without entries have a cost too: each row counts as one more entry.
             let share = (entries as u128 * u128::from(rank) / u128::from(ranks)) as usize;
             while row < rows && matrix.entries_before(row) + row < share {
                 row += 1;
@@ -31,12 +31,12 @@ impl Partition {
         Partition { starts }
     }
 
-    /// A partition as it was sent.
+    /// A partition from received numbers.
     pub fn from_starts(starts: Vec<u64>) -> Partition {
         Partition { starts }
     }
 
-    /// As numbers, to be sent.
+    /// The partition as numbers, for sending.
     pub fn starts(&self) -> &[u64] {
         &self.starts
     }
@@ -46,14 +46,14 @@ impl Partition {
         self.starts[rank as usize] as usize..self.starts[rank as usize + 1] as usize
     }
 
-    /// Who has a row.
+    /// The owner of a row.
     pub fn owner(&self, row: usize) -> u32 {
         let after = self.starts.partition_point(|start| *start <= row as u64);
-        // Ranks without rows start where the next one does: the last of them has it.
+        // Ranks without rows start where the next one does: the last of them owns the row.
         (after - 1).min(self.starts.len() - 2) as u32
     }
 
-    /// How many rows there are in all.
+    /// The total number of rows.
     pub fn size(&self) -> usize {
         self.starts.last().map_or(0, |end| *end as usize)
     }

@@ -1,4 +1,4 @@
-//! The page of a run: how the residual fell, how the matrix was dealt out, where time went.
+//! The page of a run: the residuals, the distribution of the matrix, and the use of time.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use kit::times::{PARTS_NOTE, Times};
 use crate::csr::Csr;
 use crate::exchange::Load;
 
-/// What the comparison with the serial solver gave.
+/// The result of the comparison with the serial solver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SerialComparison {
-    /// Norm of the residual of the solution, computed anew from the matrix, relative to that of the
+    /// Norm of the residual of the solution, recomputed from the matrix, relative to that of the
     /// right side.
     pub residual: f64,
-    /// The same of the difference between the two solutions.
+    /// The same for the difference between the two solutions.
     pub difference: f64,
-    /// How long the serial solver took.
+    /// The time of the serial solver.
     pub elapsed: Duration,
     /// Its residuals.
     pub residuals: Vec<f64>,
@@ -25,10 +25,10 @@ pub struct SerialComparison {
     pub passed: bool,
 }
 
-/// A solution by one exchange, as rank 0 knows it.
+/// A solution by one exchange, as known to rank 0.
 #[derive(Debug, Clone)]
 pub struct Solution {
-    /// How long it took.
+    /// Its times.
     pub times: Times,
     /// The residuals.
     pub residuals: Vec<f64>,
@@ -43,16 +43,16 @@ impl Solution {
     }
 }
 
-/// A run that is over, as rank 0 knows it.
+/// A finished run, as known to rank 0.
 #[derive(Debug, Clone, Copy)]
 pub struct SolverRun<'a> {
     /// The file.
     pub file: &'a Path,
     /// The matrix.
     pub matrix: &'a Csr,
-    /// What each rank had to do.
+    /// The load of each rank.
     pub loads: &'a [Load],
-    /// The solutions, one an exchange, at least one.
+    /// The solutions, one per exchange, at least one.
     pub solutions: &'a [Solution],
 }
 

@@ -1,12 +1,11 @@
-//! The serial solver, as one would write it without any message passing: what the result is
-//! compared with. Its matrix is a list of entries per row in order of a map, not the ranks' two
-//! matrices.
+//! The serial solver, as one would write it without any message passing, for comparison. Its matrix
+//! is a list of entries per row in the order of a map, not the ranks' two matrices.
 
 use std::collections::BTreeMap;
 
 use crate::csr::Csr;
 
-/// A solution and how it was come to.
+/// A solution and its residuals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SerialSolution {
     /// The vector.
@@ -54,7 +53,7 @@ pub fn solve(matrix: &Csr, b: &[f64], tolerance: f64, most: u64) -> Option<Seria
     Some(SerialSolution { x, residuals })
 }
 
-/// The sum of products.
+/// The dot product.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

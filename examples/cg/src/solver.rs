@@ -1,8 +1,8 @@
 //! Conjugate gradients over all ranks.
 //!
 //! Every rank has its rows of the matrix and its entries of the vectors. A product needs entries of
-//! others, a dot product a sum over all ranks; everything else is the rank's own. Sums have the
-//! same bits on every rank, so all ranks stop in the same iteration without asking each other.
+//! other ranks, a dot product a sum over all ranks; everything else is local. Sums have the same
+//! bits on every rank, so all ranks stop in the same iteration without asking each other.
 
 use hikyaku::{Error, World};
 use kit::times::{Split, Stopwatch, TimePart};
@@ -10,7 +10,7 @@ use kit::times::{Split, Stopwatch, TimePart};
 use crate::exchange::{self, Product};
 use crate::serial::dot;
 
-/// When to stop.
+/// The conditions for stopping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// The norm of the residual relative to that of the right side.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub iterations: u64,
 }
 
-/// What a rank did.
+/// The result of a rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocalSolution {
     /// Its entries of the solution.
@@ -27,7 +27,7 @@ pub struct LocalSolution {
     /// Norm of the residual relative to that of the right side, after each iteration; the first is
     /// that of a zero vector. The same on every rank.
     pub residuals: Vec<f64>,
-    /// Where its time went.
+    /// The use of its time.
     pub split: Split,
 }
 

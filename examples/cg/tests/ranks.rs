@@ -11,7 +11,7 @@ use hikyaku_jobs::own;
 
 const MESH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mesh.mtx");
 
-/// A directory of its own for each test. Those of all packages lie in one folder.
+/// A separate directory for each test. Those of all packages are in one folder.
 fn directory(name: &str) -> PathBuf {
     own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("cg-{name}"))
 }
@@ -49,7 +49,7 @@ fn more_ranks_than_rows_and_rows_without_neighbours() {
     assert!(said.contains("agrees with the serial solver's"), "{said}");
 }
 
-/// A named pipe that nobody writes to.
+/// A named pipe without a writer.
 fn pipe(place: &Path) -> PathBuf {
     let path = place.join("pipe.mtx");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -86,7 +86,7 @@ fn what_cannot_be_solved_is_said_once() {
     assert!(complaints.contains("it has not converged to 1e-10"), "{complaints}");
 }
 
-/// The very program in virtual time, on a machine that is not there: the same answer.
+/// The same program in virtual time, on a simulated machine: the same answer.
 #[test]
 fn in_virtual_time_the_solution_is_the_same() {
     for ranks in [1, 4] {

@@ -1,5 +1,5 @@
-//! The solver's own rows and products on simulated ranks, by the thousand: as many iterations and
-//! the same solution as the serial program, up to the rounding of sums taken in another order.
+//! The solver's own rows and products on thousands of simulated ranks: as many iterations and the
+//! same solution as the serial program, up to the rounding of sums taken in another order.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use hikyaku_sim::machine::Machine;
 
 const TOLERANCE: f64 = 1e-9;
 
-/// A matrix, who has which rows, and the right side.
+/// A matrix, its partition, and the right side.
 struct Problem {
     matrix: Csr,
     partition: Partition,
@@ -47,8 +47,8 @@ impl Problem {
     }
 }
 
-/// One rank's part: what `solver::solve` does, in virtual time. Its rows of the solution, and the
-/// residuals.
+/// One rank's part: the same as `solver::solve`, in virtual time. Returns its rows of the solution,
+/// and the residuals.
 async fn solve(rank: Rank, problem: Rc<Problem>) -> (Vec<f64>, Vec<f64>) {
     let Problem { matrix, partition, b } = &*problem;
     let mine = partition.rows(rank.rank());

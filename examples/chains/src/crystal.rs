@@ -1,9 +1,9 @@
 //! Molecular dynamics of a crystal: every atom is tied to its 26 neighbours, across the ends too.
 //!
-//! A rank has a block of atoms and around it a layer of its neighbours' atoms. In each step it puts
-//! its outermost atoms right into those layers: a put for each row of them, which is three numbers
-//! long where an end of the contiguous dimension is cut off. Two layers take turns: who has all of
-//! a step's atoms knows that its neighbours have read those of the step before.
+//! A rank has a block of atoms, surrounded by a layer of its neighbours' atoms. In each step it
+//! puts its outermost atoms directly into those layers: one put per row of them, which is three
+//! numbers long at an end of the contiguous dimension. Two layers alternate: a rank that has all
+//! atoms of a step knows that its neighbours have read those of the step before.
 
 use hikyaku::{Error, Window};
 
@@ -11,22 +11,22 @@ use crate::exchange::{Exchange, Put};
 use crate::grid::Grid;
 
 const STEPS: usize = 4;
-/// Of the springs between atoms, and of a step.
+/// Stiffness of the springs between atoms, and the time step.
 const STIFFNESS: f64 = 0.1;
 const STEP: f64 = 0.25;
 
 type Vector = [f64; 3];
 
-/// Atoms of a block with a layer around it: how far each is from its place, and how fast it moves.
+/// Atoms of a block with a layer around it: the displacement of each, and its velocity.
 struct Atoms {
-    /// Without the layer, contiguous along the first.
+    /// Size without the layer; the first dimension is contiguous.
     extent: [usize; 3],
     away: Vec<f64>,
     speed: Vec<Vector>,
 }
 
 impl Atoms {
-    /// At rest, each pushed somewhere; the block begins at `start` of a crystal of `side` atoms.
+    /// At rest, with each atom displaced; the block begins at `start` of a crystal of `side` atoms.
     fn new(extent: [usize; 3], start: [usize; 3], side: usize) -> Atoms {
         let count = extent.iter().map(|atoms| atoms + 2).product::<usize>();
         let mut atoms = Atoms { extent, away: vec![0.0; 3 * count], speed: Vec::new() };
@@ -41,7 +41,7 @@ impl Atoms {
         atoms
     }
 
-    /// Where an atom's numbers begin; place 0 is in the layer.
+    /// The index of an atom's first number; place 0 is in the layer.
     fn at(&self, [x, y, z]: [usize; 3]) -> usize {
         3 * ((z * (self.extent[1] + 2) + y) * (self.extent[0] + 2) + x)
     }
@@ -51,8 +51,8 @@ impl Atoms {
         [self.away[at], self.away[at + 1], self.away[at + 2]]
     }
 
-    /// What pulls at an atom: springs that are as long as the atoms' places are apart. The order of
-    /// the sum is that of the neighbours, whoever computes it.
+    /// The force on an atom: springs whose rest length is the distance of the atoms' places. The
+    /// order of the sum is that of the neighbours, whichever rank computes it.
     fn force(&self, place: [usize; 3]) -> Vector {
         let (own, mut force) = (self.vector(place), [0.0; 3]);
         for side in sides() {
@@ -66,7 +66,7 @@ impl Atoms {
         force
     }
 
-    /// A step of all atoms of the block, by the layer as it is.
+    /// A step of all atoms of the block, with the present layer.
     fn advance(&mut self) {
         let inner = || places([1; 3], self.extent.map(|last| last + 1));
         let forces: Vec<_> = inner().map(|place| (self.at(place), self.force(place))).collect();
@@ -80,19 +80,19 @@ impl Atoms {
     }
 }
 
-/// Places from one corner up to another, which is not among them.
+/// Places from one corner up to another, exclusive.
 fn places(from: [usize; 3], to: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
     let plane =
         move |z| (from[1]..to[1]).flat_map(move |y| (from[0]..to[0]).map(move |x| [x, y, z]));
     (from[2]..to[2]).flat_map(plane)
 }
 
-/// The neighbours' places, 1 being the own one in each dimension.
+/// The neighbours' places; 1 is the own place in each dimension.
 fn sides() -> impl Iterator<Item = [usize; 3]> {
     places([0; 3], [3; 3]).filter(|side| *side != [1; 3])
 }
 
-/// Along one dimension: where the atoms begin that a side gets, how many, and where they go.
+/// Along one dimension: the first atom for a side, the number of atoms, and their destination.
 fn strip(side: usize, atoms: usize) -> (usize, usize, usize) {
     match side {
         0 => (1, 1, atoms + 1),
@@ -101,7 +101,7 @@ fn strip(side: usize, atoms: usize) -> (usize, usize, usize) {
     }
 }
 
-/// Moves the atoms some steps; answers whether each is where one rank alone puts it.
+/// Moves the atoms some steps; returns whether each is where one rank alone puts it.
 pub(crate) fn run(exchange: &mut Exchange<'_>, grid: &Grid, side: usize) -> Result<bool, Error> {
     let world = exchange.world;
     let place = grid.place(world.rank());

@@ -1,19 +1,19 @@
-//! What a step sends: puts, in one chain or one by one, and a word to each rank when its data is
-//! there.
+//! The messages of a step: puts, in one chain or one by one, and a word to each rank when its data
+//! is there.
 
 use hikyaku::{Error, Window, World};
 
-/// A put: to whom, where, and what.
+/// A put: the rank, the place, and the data.
 pub(crate) type Put<'a> = (u32, usize, &'a [f64]);
 
-/// What has been exchanged so far.
+/// The totals of the exchanges so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     pub(crate) exchanges: u64,
     /// Puts to other ranks, and their bytes.
     pub(crate) puts: u64,
     pub(crate) bytes: u64,
-    /// From the first put until all data is here and all of this rank's has arrived.
+    /// Time from the first put until all incoming data is here and all outgoing data has arrived.
     pub(crate) nanoseconds: u64,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Exchange<'w> {
     pub(crate) world: &'w World,
     /// By source: the number of the last exchange whose data is here.
     arrived: Window<'w, u64>,
-    /// Puts one by one.
+    /// Whether to put one by one.
     each: bool,
     tally: Tally,
 }
@@ -37,8 +37,8 @@ impl<'w> Exchange<'w> {
         self.tally
     }
 
-    /// Sends `puts` into the others' parts of `data`, and waits for what `sources` send here.
-    /// Whoever puts something here is a source.
+    /// Sends `puts` into the others' parts of `data`, and waits for the data of `sources`: the
+    /// ranks that put something here.
     pub(crate) fn step(
         &mut self,
         data: &Window<'_, f64>,

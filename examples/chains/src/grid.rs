@@ -10,14 +10,14 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// So many ranks as slabs, pencils or blocks, as square as can be: 256 are 1 x 256 x 1,
+    /// `ranks` ranks as slabs, pencils or blocks, as square as possible: 256 are 1 x 256 x 1,
     /// 1 x 16 x 16, or 4 x 8 x 8, the paper's partition. `None`: they do not divide the cube.
     pub(crate) fn new(dimensions: usize, ranks: u32, side: usize) -> Option<Grid> {
         if !ranks.is_power_of_two() {
             return None;
         }
         let doublings = ranks.trailing_zeros() as usize;
-        // Dimensions get their halvings in this order.
+        // The dimensions are halved in this order.
         let order = match dimensions {
             1 => &[1][..],
             2 => &[1, 2],

@@ -2,9 +2,9 @@
 //!
 //! `crystal` is molecular dynamics of atoms that stay near their places, `transpose` the exchange
 //! of two dimensions of an array, as between the steps of a Fourier transform. Ranks divide one,
-//! two or three dimensions. All that a rank sends in a step is one chain of puts (paper 004's TCW
-//! chain) into memory that was named before, or with `each` as many single puts. The result is
-//! compared bit by bit with what one rank alone computes.
+//! two or three dimensions. All data that a rank sends in a step is one chain of puts (paper 004's
+//! TCW chain) into memory that was named before, or with `each` as many single puts. The result is
+//! compared bit by bit with the result of one rank alone.
 
 mod crystal;
 mod exchange;
@@ -18,19 +18,19 @@ use hikyaku::{Error, Op, World};
 use exchange::{Exchange, Tally};
 use grid::Grid;
 
-/// Exit code of a command line that asks for what cannot be.
+/// Exit code of an invalid command line.
 const WRONG_USE: u8 = 2;
 
 const USE: &str = "chains (crystal | transpose) DIMENSIONS SIDE [each]; the ranks divide 1, 2 or 3 \
                    dimensions of SIDE, and all are powers of two";
 
-/// What the command line asks for.
+/// The command line.
 struct Job {
     run: fn(&mut Exchange<'_>, &Grid, usize) -> Result<bool, Error>,
     name: &'static str,
     dimensions: usize,
     side: usize,
-    /// Puts one by one.
+    /// Whether to put one by one.
     each: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A cube of numbers whose first two dimensions change places, as between the steps of a Fourier
+//! A cube of numbers whose first two dimensions are exchanged, as between the steps of a Fourier
 //! transform (paper 004 §3.6). A rank has a block of x, y, z before and one of y, x, z after.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use hikyaku::Error;
 use crate::exchange::{Exchange, Put};
 use crate::grid::Grid;
 
-/// The number at a place of the cube: no two are alike.
+/// The number at a place of the cube; all numbers differ.
 fn number([x, y, z]: [usize; 3], side: usize) -> f64 {
     ((z * side + y) * side + x) as f64
 }
@@ -30,12 +30,12 @@ fn within([x, y, z]: [usize; 3], ranges: &[Range<usize>; 3]) -> usize {
     ((z - up.start) * across.len() + y - across.start) * along.len() + x - along.start
 }
 
-/// Transposes once; answers whether the result is that of one rank alone.
+/// Transposes once; returns whether the result is that of one rank alone.
 pub(crate) fn run(exchange: &mut Exchange<'_>, grid: &Grid, side: usize) -> Result<bool, Error> {
     let world = exchange.world;
     let [p, q, r] = grid.place(world.rank());
     let before = [grid.range(0, p), grid.range(1, q), grid.range(2, r)];
-    // What a rank has afterwards, still with x contiguous.
+    // The block of a rank afterwards, still with x contiguous.
     let after = |[p, q, r]: [usize; 3]| [grid.range(1, q), grid.range(0, p), grid.range(2, r)];
     let [xs, ys, zs] = before.clone();
     let mut block = Vec::with_capacity(xs.len() * ys.len() * zs.len());
@@ -62,7 +62,7 @@ pub(crate) fn run(exchange: &mut Exchange<'_>, grid: &Grid, side: usize) -> Resu
             }
         }
     }
-    // The same pieces the other way round: whose blocks have something of this rank's.
+    // The same pieces in the other direction: the ranks whose blocks have parts of this rank's.
     let mine = after([p, q, r]);
     let meets = |one: &Range<usize>, other: &Range<usize>| {
         one.start.max(other.start) < one.end.min(other.end)
@@ -80,7 +80,7 @@ pub(crate) fn run(exchange: &mut Exchange<'_>, grid: &Grid, side: usize) -> Resu
     Ok(turned == alone(side, &mine))
 }
 
-/// A block with y contiguous.
+/// Turns a block so that y is contiguous.
 fn turn(block: &[f64], ranges: &[Range<usize>; 3]) -> Vec<f64> {
     let [xs, ys, zs] = ranges;
     let mut turned = Vec::with_capacity(block.len());
@@ -92,7 +92,7 @@ fn turn(block: &[f64], ranges: &[Range<usize>; 3]) -> Vec<f64> {
     turned
 }
 
-/// What one rank alone has in such a block, after it has transposed all of the cube.
+/// The contents of such a block after one rank alone has transposed the whole cube.
 fn alone(side: usize, [xs, ys, zs]: &[Range<usize>; 3]) -> Vec<f64> {
     let mut cube = vec![0.0; side.pow(3)];
     for (at, cell) in cube.iter_mut().enumerate() {

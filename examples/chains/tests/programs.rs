@@ -1,4 +1,4 @@
-//! Both programs in each decomposition, for real and in virtual time, and what a chain saves.
+//! Both programs in each decomposition, in real and in virtual time, and the gain of a chain.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! One rank's block of the grid, and what it exchanges with which neighbour. No messages here.
+//! One rank's block of the grid, and its edges with each neighbour. No messages here.
 //!
 //! ```text
 //!        ┌──────────────────┐                 A step:
@@ -25,7 +25,7 @@ use crate::config::HeatPlan;
 use crate::field::{Decomposition, Direction, Field, Size, box_of};
 use crate::serial::{largest_difference, step_row};
 
-/// A rank's part of the field, now and one step later, and what lies around it.
+/// A rank's part of the field, now and one step later, and its surroundings.
 #[derive(Debug, Clone)]
 pub struct FieldBlock {
     /// Cells without the frame.
@@ -36,26 +36,27 @@ pub struct FieldBlock {
     next: Vec<f64>,
     /// α·dt in cells².
     ratio: f64,
-    /// What is exchanged with the neighbours. All edges are packed into one buffer, one after the
-    /// other, and arrive in another in the same order.
+    /// The exchange with the neighbours. All edges are packed into one buffer, one after the other,
+    /// and arrive in another in the same order.
     pub edges: Vec<BlockEdge>,
     /// At insulated borders: cells of the rim, and those of the frame that are copies of them.
     mirrors: Vec<[Layout; 2]>,
 }
 
-/// What is exchanged with one neighbour: as many cells both ways.
+/// The exchange with one neighbour: as many cells both ways.
 #[derive(Debug, Clone)]
 pub struct BlockEdge {
     /// The neighbour.
     pub rank: u32,
-    /// Where the edge lies in a buffer. The last number of the range is the exchange's.
+    /// Its range in a buffer. The last number of the range belongs to the exchange.
     pub range: Range<usize>,
-    /// Cells of this block that the neighbour needs, and cells of its frame that it gives.
+    /// Cells of this block that the neighbour needs, and cells of the frame that the neighbour
+    /// provides.
     cells: [Layout; 2],
 }
 
 impl FieldBlock {
-    /// A block at the start, of `rank`'s tile of the grid. It may be empty.
+    /// The block of `rank`'s tile of the grid at the start. It may be empty.
     pub fn new(field: &Field, grid: &Decomposition, rank: u32, plan: &HeatPlan) -> FieldBlock {
         let size = field.size;
         // A frame of constant temperature is written here once: nothing ever arrives there.
@@ -77,7 +78,7 @@ impl FieldBlock {
         FieldBlock { size, current, next, ratio: plan.ratio(), edges, mirrors }
     }
 
-    /// Copies what the neighbours need out of the block.
+    /// Copies the cells that the neighbours need out of the block.
     pub fn pack(&self, out: &mut [f64]) {
         for BlockEdge { range, cells: [rim, _], .. } in &self.edges {
             let place = &mut out[range.start..range.end - 1];
@@ -85,7 +86,7 @@ impl FieldBlock {
         }
     }
 
-    /// Copies what the neighbours gave, and at insulated borders the rim, into the frame.
+    /// Copies the neighbours' cells, and at insulated borders the rim, into the frame.
     pub fn unpack(&mut self, heard: &[f64]) {
         for BlockEdge { range, cells: [_, frame], .. } in &self.edges {
             let edge = &heard[range.start..range.end - 1];
@@ -104,7 +105,7 @@ impl FieldBlock {
         self.compute(columns, rows);
     }
 
-    /// Computes the cells along the frame, once it is there.
+    /// Computes the cells along the frame, once the frame has arrived.
     pub fn rim(&mut self) {
         let [width, height] = self.size;
         let [first_column, first_row] = self.size.map(|length| 0..length.min(1));
@@ -151,8 +152,8 @@ impl FieldBlock {
     }
 }
 
-/// The cells along one side of a block of this size: the rim's or, one `outside`, the frame's.
-/// Direction zero is all of the block.
+/// The cells along one side of a block of this size: those of the rim, or with `outside` 1 those of
+/// the frame. Direction zero is the whole block.
 fn region(size: Size, direction: Direction, outside: usize) -> Layout {
     let part = [0, 1].map(|d| match direction[d] {
         0 => 1..size[d] + 1,
@@ -197,7 +198,7 @@ mod tests {
         }
     }
 
-    /// The field after the plan's steps of `ranks` blocks, and the largest change of the last one.
+    /// The field after the plan's steps in `ranks` blocks, and the largest change of the last step.
     fn in_blocks(start: &Field, ranks: u32, plan: &HeatPlan) -> (Field, f64) {
         let grid = Decomposition::new(start.size, ranks);
         let block = |rank| FieldBlock::new(&start.cut(&grid.tile(rank)), &grid, rank, plan);

@@ -1,6 +1,6 @@
-//! The configuration file: what is to be computed. README.md lists the keys.
+//! The configuration file: the problem to compute. README.md lists the keys.
 //!
-//! Only rank 0 reads it. Every error is one line that names the file and what is wrong with it.
+//! Only rank 0 reads it. Every error is one line with the file and the cause.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ use crate::files;
 /// Longest file that is read, bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The configuration. Rank 0 reads it and tells the others.
+/// The configuration. Rank 0 reads it and sends it to the others.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeatPlan {
-    /// Picture of the temperatures at the start. Without one they are a hot disc.
+    /// Picture of the initial temperatures. Without one they are a hot disc.
     pub initial: Option<PathBuf>,
-    /// Size of the grid, cells. In the file, that of the disc.
+    /// Size of the grid, cells. In the file, the size of the disc.
     pub size: Size,
     /// Temperatures of black and white, and of the ends of the colour map.
     pub temperature: [f64; 2],
@@ -57,7 +57,7 @@ impl HeatPlan {
     /// Reads a configuration, and the picture that it names.
     ///
     /// # Errors
-    /// One line that names the file and what is wrong with it.
+    /// One line with the file and the cause.
     pub fn read(path: &Path) -> Result<(HeatPlan, Field), String> {
         let text = read_file(path, MAX_BYTES)?;
         let in_file = |reason| format!("{}: {reason}", path.display());
@@ -73,7 +73,7 @@ impl HeatPlan {
         Ok((plan, field))
     }
 
-    /// Reads the text of a configuration and checks what types do not.
+    /// Parses a configuration and checks what its types do not.
     fn parse(text: &[u8]) -> Result<HeatPlan, String> {
         let plan: HeatPlan = toml::from_slice(text).map_err(|error| {
             let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(checks, [10, 20, 25]);
     }
 
-    /// Rank 0 tells the others the plan as TOML.
+    /// Rank 0 sends the others the plan as TOML.
     #[test]
     fn a_plan_survives_its_journey() {
         for frame in [None, Some(-273.15), Some(0.0)] {

@@ -1,7 +1,7 @@
-//! Everything the ranks say to each other.
+//! All communication between the ranks.
 //!
 //! ```text
-//!   announce     rank 0 ─► all    broadcast    may we start, and with what
+//!   announce     rank 0 ─► all    broadcast    whether to start, and the plan
 //!   scatter      rank 0 ─► each   scatterv     its block of the initial field
 //!   solve        side by side     neighbours   edges, in every step (`kit::exchange`)
 //!                all ◄─► all      allreduce    the largest change
@@ -22,8 +22,8 @@ use crate::block::{BlockEdge, FieldBlock};
 use crate::config::HeatPlan;
 use crate::field::{Decomposition, Field};
 
-/// Rank 0 tells all others what is to be computed, or that its input was no good: `None` on every
-/// rank, which then end together. Nobody waits for blocks that never come.
+/// Rank 0 sends all others the plan, or reports that its input was invalid: `None` on every rank,
+/// which then end together. No rank waits for blocks that never arrive.
 ///
 /// # Errors
 /// Another rank failed.
@@ -34,11 +34,11 @@ pub fn announce(world: &World, plan: Option<&HeatPlan>) -> Result<Option<HeatPla
     world.broadcast(&mut length, ROOT)?;
     bytes.resize(length[0] as usize, 0);
     world.broadcast(&mut bytes, ROOT)?;
-    // No text is no plan.
+    // An empty text means no plan.
     Ok((!bytes.is_empty()).then(|| toml::from_slice(&bytes).expect("rank 0 wrote a plan")))
 }
 
-/// Rank 0 hands out the initial field; every rank gets its block (which may be empty).
+/// Rank 0 distributes the initial field; every rank gets its block (which may be empty).
 ///
 /// # Errors
 /// Another rank failed.
@@ -51,9 +51,9 @@ pub fn scatter(world: &World, grid: &Decomposition, field: Option<&Field>) -> Re
     Ok(mine)
 }
 
-/// Steps `block` until the field is steady or the plan's steps are made. All ranks call this
-/// together. Returns where the time of all ranks went, on rank 0, and the largest change of a cell
-/// in the last step.
+/// Steps `block` until the field is steady or the plan's steps are done. All ranks call this
+/// together. Returns the use of all ranks' time, on rank 0, and the largest change of a cell in the
+/// last step.
 ///
 /// # Errors
 /// Another rank failed, or there is no memory for the exchange.
@@ -63,13 +63,13 @@ pub fn solve(
     block: &mut FieldBlock,
     kind: ExchangeKind,
 ) -> Result<(Option<Times>, f64), Error> {
-    // Both ends see each edge: whom I send to, I hear from.
+    // Each edge has both directions: this rank sends to its sources.
     let edge = |edge: &BlockEdge| Neighbour { rank: edge.rank, elements: edge.range.clone() };
     let sources: Vec<Neighbour> = block.edges.iter().map(edge).collect();
     let destinations = sources.clone();
     let neighbours = Neighbours { sources, destinations, scheme: None };
     let mut exchange = NeighbourExchange::new(world, kind, &neighbours)?;
-    world.barrier()?; // all start together, so that nobody's first step waits for the reading
+    world.barrier()?; // all start together, so that no first step waits for the reading
     let (began, mut watch) = (Instant::now(), Stopwatch::start());
     let (mut steps, mut change) = (0, f64::INFINITY);
     // The largest change is the same number on every rank, so all leave in the same step.
@@ -99,7 +99,7 @@ pub fn solve(
     Ok((Times::gather(world, kind, steps, &watch.split(), began.elapsed())?, change))
 }
 
-/// The blocks of all ranks put together, on rank 0; `None` elsewhere.
+/// The blocks of all ranks, joined on rank 0; `None` elsewhere.
 ///
 /// # Errors
 /// Another rank failed.

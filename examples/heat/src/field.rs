@@ -25,9 +25,9 @@ pub type Tile = [Range<usize>; 2];
 /// A plane of temperatures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// How large it is.
+    /// Its size.
     pub size: Size,
-    /// Row after row: as many as the size says.
+    /// Row after row: as many cells as the size gives.
     pub cells: Vec<f64>,
 }
 

@@ -7,8 +7,8 @@ use png::{BitDepth, ColorType, Transformations};
 
 use crate::field::{Field, MAX_CELLS};
 
-/// Reads a PNG picture of any form, as 8 bits. Black becomes `low`, white `high`; of colours the
-/// mean counts, and transparency does not.
+/// Reads a PNG picture of any format, as 8 bits. Black becomes `low`, white `high`; of colours the
+/// mean counts, and transparency is ignored.
 ///
 /// # Errors
 /// The file is damaged, truncated or too large.
@@ -41,7 +41,7 @@ pub fn encode_png(field: &Field, [low, high]: [f64; 2]) -> Vec<u8> {
     let mut encoder = png::Encoder::new(&mut file, width, height);
     encoder.set_color(ColorType::Indexed);
     encoder.set_depth(BitDepth::Eight);
-    // Evenly lighter: else the eye sees edges that are not in the data.
+    // Evenly lighter: otherwise the eye sees edges that are not in the data.
     let colour = |index| colorous::INFERNO.eval_rational(index, 256).into_array();
     encoder.set_palette((0..256).flat_map(colour).collect::<Vec<u8>>());
     let written = encoder.write_header().and_then(|mut writer| {
@@ -76,7 +76,7 @@ mod tests {
         Field::from_fn(size, |[x, y]| (x * 7 + y * 11) as f64 / 3.0)
     }
 
-    /// A picture of these pixels, whatever their form.
+    /// A picture of these pixels, in any format.
     fn picture(color: ColorType, depth: BitDepth, data: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, 2, 1);
@@ -125,7 +125,7 @@ mod tests {
         let lighter = |a: &f64, b: &f64| *b > a - 1.0 / 255.0;
         assert!(seen(&ramp, [0.0, 255.0]).is_sorted_by(lighter));
         assert!(seen(&Field::filled([1, 1], 99.0), [0.0, 9.0])[0] > 0.8);
-        // A range without extent has one colour, and no number is one either.
+        // A range without extent has one colour, and so has NaN.
         let flat = seen(&Field::filled([2, 2], f64::NAN), [1.0, 1.0]);
         assert!(flat.iter().all(|cell| *cell < 0.01), "{flat:?}");
     }

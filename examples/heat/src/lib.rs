@@ -1,10 +1,10 @@
-//! A heat-equation solver: the program to read first to see what writing for hikyaku is like.
+//! A heat-equation solver: the first program to read to see how to write for hikyaku.
 //!
-//! The grid is cut into blocks, one a rank. In every step a rank sends the edges of its block to
-//! its neighbours, computes the interior, while they travel if the exchange allows it, and finishes
-//! with the edges that came from the other side. Every so many steps all ranks agree on the largest
-//! change, and stop when it is small enough. The result is bitwise the serial program's, whatever
-//! the number of ranks.
+//! The grid is cut into blocks, one per rank. In every step a rank sends the edges of its block to
+//! its neighbours, computes the interior (meanwhile, if the exchange allows it), and finishes with
+//! the edges that it has received. From time to time all ranks agree on the largest change, and
+//! stop when it is small enough. The result is bitwise that of the serial program, for any number
+//! of ranks.
 //!
 //! ```text
 //!   config ─► exchange ─► exchange ─► exchange ─► files, report
@@ -12,8 +12,8 @@
 //!   reads                  step
 //! ```
 //!
-//! All message passing is in [`exchange`] and in what it uses of [`kit::exchange`], all arithmetic
-//! of a step in [`serial`]. Nothing else knows that there is more than one process.
+//! All message passing is in [`exchange`] and in the parts of [`kit::exchange`] that it uses, all
+//! arithmetic of a step in [`serial`]. Nothing else knows that there is more than one process.
 
 pub mod block;
 pub mod config;
@@ -23,5 +23,5 @@ pub mod files;
 pub mod report;
 pub mod serial;
 
-/// The program: how its lines begin.
+/// The program, with the name that begins its lines.
 pub const HEAT: kit::program::ExampleProgram = kit::program::ExampleProgram("heat");

@@ -1,8 +1,8 @@
 //! The command line: `hikyaku run -n 4 -- heat CONFIG.toml`.
 //!
-//! Rank 0 reads, writes and talks to people; the others compute. Exit codes: 0 done; 1 the check
-//! failed, a result could not be written, or another rank failed; 2 bad input, said in one line on
-//! the standard error stream before any other rank ends.
+//! Rank 0 reads, writes and prints; the others compute. Exit codes: 0 done; 1 the check failed, a
+//! result could not be written, or another rank failed; 2 bad input, reported in one line on the
+//! standard error stream before any other rank ends.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     HEAT.run(run)
 }
 
-/// The whole run as each rank sees it.
+/// The whole run, on each rank.
 fn run(world: &World, args: &Args) -> Result<ExitCode, Error> {
     let input = if world.rank() == ROOT { prepare(args) } else { None };
     let Some(plan) = exchange::announce(world, input.as_ref().map(|(plan, _)| plan))? else {
@@ -77,8 +77,8 @@ fn prepare(args: &Args) -> Option<(HeatPlan, Field)> {
     input.inspect_err(|error| HEAT.complain(error)).ok()
 }
 
-/// Writes the results, compares them if asked to, and prints what there is to say. Returns whether
-/// all went well.
+/// Writes the results, compares them if requested, and prints a summary. Returns whether everything
+/// succeeded.
 fn finish(args: &Args, mut run: HeatRun) -> bool {
     HEAT.say(&format!("heat: {}", run.summary()));
     let picture = files::encode_png(&run.field, run.plan.temperature);

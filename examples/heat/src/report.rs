@@ -1,4 +1,4 @@
-//! The page of a run: pictures, and who computed and who waited.
+//! The page of a run: pictures, and the ranks' computing and waiting times.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use crate::config::HeatPlan;
 use crate::field::{Decomposition, Field};
 use crate::files;
 
-/// A run that is over, as rank 0 knows it.
+/// A finished run, as known to rank 0.
 #[derive(Debug)]
 pub struct HeatRun {
     /// The configuration file.
     pub config: PathBuf,
-    /// What it says.
+    /// Its contents.
     pub plan: HeatPlan,
-    /// Who computed what.
+    /// The blocks of the ranks.
     pub grid: Decomposition,
     /// The field at the start.
     pub start: Field,
     /// The field at the end.
     pub field: Field,
-    /// How long it took.
+    /// Its times.
     pub times: Times,
     /// The largest change of a cell in the last step.
     pub change: f64,
-    /// How long the serial program took and whether its field is the same, if it was run.
+    /// The time of the serial program and whether its field is the same, if it was run.
     pub check: Option<(Duration, bool)>,
 }
 

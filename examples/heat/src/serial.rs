@@ -1,4 +1,4 @@
-//! The serial program, as one would write it without any message passing: what `--check` compares
+//! The serial program, as one would write it without any message passing, which `--check` compares
 //! with.
 //!
 //! Forward in time, centred in space, cells one unit wide: `T += ratio · (sides - 4 T)`, with
@@ -6,8 +6,8 @@
 //! ([`step_row`]). It stores the field in another way on purpose, without a frame: a mistake in
 //! blocks, frames or edges cannot be repeated here.
 //!
-//! Why the ranks' field is bitwise the same, however the grid is cut and in whatever order cells
-//! are computed: a new temperature is one expression of old ones, the old ones are only read during
+//! The ranks' field is bitwise the same for every cut of the grid and every order of computing, for
+//! this reason: a new temperature is one expression of old ones, the old ones are only read during
 //! a step, and the frame of a block holds exact copies of the neighbours' cells. So every cell gets
 //! the same operations on the same operands in the same order. Rust neither reassociates
 //! floating-point sums nor fuses multiply and add on its own, and a vector lane rounds like a
@@ -42,7 +42,7 @@ pub fn step(plan: &HeatPlan, current: &Field, next: &mut Field) {
     let cells = |y: usize| &current.cells[y * width..][..width];
     for (y, out) in next.cells.chunks_exact_mut(width).enumerate() {
         let here = cells(y);
-        // What lies beyond an insulated border is as warm as the nearest cell inside.
+        // The temperature beyond an insulated border is that of the nearest cell inside.
         let outside = frame.as_deref().unwrap_or(here);
         row[1..=width].copy_from_slice(here);
         (row[0], row[width + 1]) = (outside[0], outside[width - 1]);

@@ -1,4 +1,4 @@
-//! The program as a person meets it: what it prints, what it writes, how it ends.
+//! The program as a user sees it: its output, its files, its exit codes.
 //!
 //! Started without a launcher it is a world of one rank, which runs the same code as
 //! rank 0 of many.
@@ -14,7 +14,7 @@ fn heat(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_heat")).args(arguments).output().unwrap()
 }
 
-/// The complaint of a run with bad input: exit code 2, one line, nothing else.
+/// The error line of a run with bad input: exit code 2, one line, nothing else.
 fn refusal(arguments: &[&str]) -> String {
     let output = heat(arguments);
     let text = String::from_utf8(output.stderr).unwrap();

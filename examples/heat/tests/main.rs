@@ -6,10 +6,10 @@ mod simulated;
 
 use std::path::PathBuf;
 
-/// How every PNG file begins.
+/// The first bytes of every PNG file.
 const PNG_MAGIC: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
 
-/// A directory of its own for each test. Those of all packages lie in one folder.
+/// A separate directory for each test. Those of all packages are in one folder.
 fn directory(name: &str) -> PathBuf {
     hikyaku_jobs::own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("heat-{name}"))
 }

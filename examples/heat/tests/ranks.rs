@@ -1,4 +1,4 @@
-//! The program on several ranks: the field does not depend on how many, and bad input ends the
+//! The program on several ranks: the field does not depend on their number, and bad input ends the
 //! whole job in one line.
 
 #![allow(clippy::unwrap_used)]
@@ -91,7 +91,7 @@ fn bad_input_ends_all_ranks_in_one_line() {
     assert_eq!((code, stderr.lines().count()), (2, 1), "{stderr}");
 }
 
-/// The very program in virtual time, on a machine that is not there: the same field to the bit.
+/// The same program in virtual time, on a simulated machine: the same field to the bit.
 #[test]
 fn in_virtual_time_the_field_is_the_same() {
     let place = directory("virtual");

@@ -1,5 +1,5 @@
-//! The solver's own blocks and edges on simulated ranks, by the thousand: the field is
-//! bitwise the serial program's, which is what real ranks are compared with in `ranks.rs`.
+//! The solver's own blocks and edges on thousands of simulated ranks: the field is bitwise the
+//! serial program's, with which `ranks.rs` compares real ranks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use hikyaku_sim::engine::Simulation;
 use hikyaku_sim::job::{Content, Job, JobConfig, Rank};
 use hikyaku_sim::machine::Machine;
 
-/// What every rank knows: what to compute, who has which part, and the field at the start.
+/// The data that every rank knows: the plan, the decomposition, and the field at the start.
 struct Problem {
     plan: HeatPlan,
     grid: Decomposition,
@@ -32,7 +32,7 @@ impl Problem {
     }
 }
 
-/// One rank's part: what `exchange::solve` does, in virtual time. Returns the last change and the
+/// One rank's part: the same as `exchange::solve`, in virtual time. Returns the last change and the
 /// block.
 async fn solve(rank: Rank, problem: Rc<Problem>) -> (f64, Field) {
     let Problem { plan, grid, start } = &*problem;
@@ -69,7 +69,7 @@ async fn solve(rank: Rank, problem: Rc<Problem>) -> (f64, Field) {
     (change, block.field())
 }
 
-/// Tag of an edge: between two ranks there is one a step.
+/// Tag of an edge: between two ranks there is one per step.
 const TAG: i32 = 1;
 
 async fn largest(group: &SimulatedRank<u8>, here: f64) -> f64 {
@@ -82,7 +82,7 @@ async fn largest(group: &SimulatedRank<u8>, here: f64) -> f64 {
     number(&bytes)
 }
 
-/// Solves on so many simulated ranks of a machine and serially.
+/// Solves on this many simulated ranks of a machine and serially, and compares.
 fn compare(machine: &str, ranks: u32, problem: Problem) {
     let machine = Machine::parse("machine", machine).unwrap().with_nodes(ranks).unwrap();
     let (simulation, problem) = (Simulation::new(1), Rc::new(problem));

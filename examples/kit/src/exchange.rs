@@ -41,25 +41,25 @@ impl ExchangeKind {
 #[derive(Debug)]
 pub struct NeighbourExchange<'w> {
     world: &'w World,
-    /// Where the edges lie in what goes out, and in what comes in.
+    /// The ranges of the edges in the outgoing, and in the incoming buffer.
     sends: Vec<Range<usize>>,
     receives: Vec<Range<usize>>,
     method: ExchangeMethod,
 }
 
-/// How edges get to the neighbours and back. What goes out and what comes in is in memory that the
-/// node's other ranks reach directly.
+/// The transport of the edges. Outgoing and incoming data are in memory that the node's other ranks
+/// access directly.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one a program")]
 enum ExchangeMethod {
-    /// Messages in every step; whether the program computes meanwhile.
+    /// Messages in every step; `overlap`: the program computes meanwhile.
     Messages {
         overlap: bool,
         neighbours: Neighbourhood,
         out: SharedBuffer<f64>,
         into: SharedBuffer<f64>,
     },
-    /// An exchange that has both buffers.
+    /// An exchange that owns both buffers.
     Persistent(persistent::Exchange<f64>),
 }
 
@@ -80,8 +80,9 @@ impl ExchangeMethod {
 }
 
 impl<'w> NeighbourExchange<'w> {
-    /// Sets up the exchange along these edges. The elements of an edge lie in ascending order
-    /// without gaps, and the last of each is the exchange's own. All ranks call this together.
+    /// Sets up the exchange along these edges. The elements of the edges are in ascending order
+    /// without gaps, and the last one of each belongs to the exchange. All ranks call this
+    /// together.
     ///
     /// # Errors
     /// Another rank failed, or there is no memory for the buffers.
@@ -98,7 +99,7 @@ impl<'w> NeighbourExchange<'w> {
         } else {
             let edge = |to: &Neighbour| Edge { rank: to.rank, weight: to.elements.len() as u32 };
             let edges = |of: &[Neighbour]| of.iter().map(edge).collect::<Vec<_>>();
-            // The data is where it is, so ranks are not reordered.
+            // The data stays where it is, so ranks are not reordered.
             let (sources, destinations) = (edges(sources), edges(destinations));
             let neighbours = world.dist_graph_adjacent(&sources, &destinations, Reorder::Keep)?;
             ExchangeMethod::Messages {
@@ -117,7 +118,7 @@ impl<'w> NeighbourExchange<'w> {
         })
     }
 
-    /// What the next step sends.
+    /// The data that the next step sends.
     ///
     /// # Errors
     /// A persistent exchange has failed.
@@ -125,7 +126,7 @@ impl<'w> NeighbourExchange<'w> {
         self.method.outgoing()
     }
 
-    /// What the last step brought.
+    /// The data that the last step received.
     ///
     /// # Errors
     /// A persistent exchange has failed.
@@ -133,11 +134,11 @@ impl<'w> NeighbourExchange<'w> {
         self.method.incoming()
     }
 
-    /// Sends what is in `outgoing`, brings what the neighbours send to `incoming`, and calls
-    /// `compute` once: meanwhile if the kind of exchange allows it, else afterwards.
+    /// Sends `outgoing`, receives the neighbours' data into `incoming`, and calls `compute` once:
+    /// meanwhile if the kind of exchange allows it, otherwise afterwards.
     ///
-    /// `compute` cannot reach either buffer, so it cannot matter when the messages travel: that
-    /// the borrow checker accepts this function is the proof that overlapping changes no bit.
+    /// `compute` cannot access either buffer, so the time of the messages cannot matter: that the
+    /// borrow checker accepts this function is the proof that overlapping changes no bit.
     ///
     /// # Errors
     /// Another rank failed.
@@ -179,8 +180,8 @@ impl<'w> NeighbourExchange<'w> {
                 waits
             }
         };
-        // Until the last neighbour has begun, a rank waits for it; what more there was of the
-        // exchange, the data took.
+        // Until the last neighbour has begun, a rank waits for it; the rest of the exchange is the
+        // time of the data.
         let heard = method.incoming()?;
         let began = receives.iter().map(|range| heard[range.end - 1].to_bits());
         let late = began.max().unwrap_or(0).saturating_sub(waits.picoseconds());

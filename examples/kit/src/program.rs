@@ -1,4 +1,4 @@
-//! A command of several ranks: rank 0 talks to people, and all ranks end in order.
+//! A command of several ranks: rank 0 does all input and output, and all ranks end in order.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use hikyaku::{Error, World};
 
-/// The rank that reads, writes and talks to people.
+/// The rank that does all input and output.
 pub const ROOT: u32 = 0;
 
 /// Exit code of a run that failed.
@@ -22,7 +22,7 @@ pub const BAD_INPUT: u8 = 2;
 pub struct ExampleProgram(pub &'static str);
 
 impl ExampleProgram {
-    /// Joins the job and runs the program on this rank, with what its command line says.
+    /// Joins the job and runs the program on this rank, with its parsed command line.
     pub fn run<A: Parser>(
         self,
         body: impl FnOnce(&World, &A) -> Result<ExitCode, Error>,
@@ -44,8 +44,8 @@ impl ExampleProgram {
         })
     }
 
-    /// A wrong command line: every rank sees the same, rank 0 says it. The others wait until it
-    /// has, because the first rank that fails makes the launcher end the job.
+    /// Answers an invalid command line: every rank sees the same, rank 0 prints the error. The
+    /// others wait for that, because the first rank that fails makes the launcher end the job.
     fn answer_usage(self, world: &World, error: &clap::Error) -> Result<ExitCode, Error> {
         if world.rank() == ROOT {
             if error.use_stderr() {
@@ -55,7 +55,7 @@ impl ExampleProgram {
                 let line = line.replacen("error: ", "", 1);
                 self.complain(&format!("{line} (--help lists the options)"));
             } else {
-                // Help or version; if nobody reads it there is nothing to be done.
+                // Help or version; a failure to print it is ignored.
                 let _ = error.print();
             }
         }
@@ -63,7 +63,7 @@ impl ExampleProgram {
         Ok(ExitCode::from(if error.use_stderr() { BAD_INPUT } else { 0 }))
     }
 
-    /// Writes a file and says so. Returns whether it is there.
+    /// Writes a file and reports it. Returns whether it was written.
     pub fn write(self, path: &Path, bytes: impl AsRef<[u8]>) -> bool {
         let written = fs::write(path, bytes);
         match &written {
@@ -73,12 +73,12 @@ impl ExampleProgram {
         written.is_ok()
     }
 
-    /// A line of results. If nobody reads it, that is no reason to fail.
+    /// Prints a line of results. A failure to print is ignored.
     pub fn say(self, line: &str) {
         let _ = writeln!(io::stdout(), "{line}");
     }
 
-    /// A line about what went wrong, or how far the run is.
+    /// Prints a line about an error, or about progress.
     pub fn complain(self, line: &str) {
         let _ = writeln!(io::stderr(), "{}: {line}", self.0);
     }
@@ -88,7 +88,7 @@ impl ExampleProgram {
 /// ever, and a device may never end, so only regular files are read.
 ///
 /// # Errors
-/// One line that names the file and what is wrong with it.
+/// One line with the file and the cause.
 pub fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let wrong =
         |reason: &dyn std::fmt::Display| format!("{}: cannot be read: {reason}", path.display());

@@ -1,4 +1,4 @@
-//! Where the time of a solution went, on every rank, and how a page shows it.
+//! The use of a solution's time, on every rank, and its display on a page.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::program::ROOT;
 /// Bars of ranks on a page; more would not be read.
 const BARS: usize = 64;
 
-/// What a rank can be doing.
+/// The parts of a rank's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimePart {
     /// Computing.
     Computing,
-    /// Copying what is sent to the exchange's buffer, and what came out of it.
+    /// Copying outgoing data to the exchange's buffer, and incoming data out of it.
     Copying,
-    /// Exchanging edges: calls of the library, and waiting for data that is on its way.
+    /// Exchanging edges: calls of the library, and waiting for data in transit.
     Moving,
     /// Waiting for a neighbour that has not started its exchange yet.
     Late,
@@ -29,7 +29,7 @@ pub enum TimePart {
 /// The names of the parts, in order.
 pub const PARTS: [&str; 5] = ["computing", "copying", "moving data", "late neighbour", "allreduce"];
 
-/// What the parts are, for the reader of a page.
+/// The meaning of the parts, for the reader of a page.
 pub const PARTS_NOTE: &str = "Each rank books every moment of every step to one part. Copying \
      brings edges to where they are sent from, and what came to where it is used. Moving data is \
      the exchange itself: calls of the library, and waiting for data on its way. Late neighbour is \
@@ -69,27 +69,27 @@ impl Stopwatch {
         self.parts[TimePart::Late as usize] += late;
     }
 
-    /// What was booked so far.
+    /// The booked times so far.
     pub fn split(&self) -> Split {
         self.parts.map(|part| part.as_secs_f64())
     }
 }
 
-/// How long a solution by one exchange took.
+/// The time of a solution by one exchange.
 #[derive(Debug, Clone)]
 pub struct Times {
-    /// How edges were exchanged.
+    /// The kind of exchange.
     pub exchange: ExchangeKind,
     /// Steps made.
     pub steps: u64,
-    /// Where each rank's time went.
+    /// The use of each rank's time.
     pub splits: Vec<Split>,
     /// From the first step to the last.
     pub elapsed: Duration,
 }
 
 impl Times {
-    /// Gathers where each rank's time went on rank 0; `None` elsewhere.
+    /// Gathers the use of each rank's time on rank 0; `None` elsewhere.
     ///
     /// # Errors
     /// Another rank failed.
@@ -118,7 +118,7 @@ impl Times {
         ranks.fold(bars, |bars, (rank, split)| bars.with(format!("rank {rank}"), split.to_vec()))
     }
 
-    /// Exchanges side by side. `step` is what a step is called, such as "iteration".
+    /// Compares exchanges in a table. `step` is the word for a step, such as "iteration".
     pub fn side_by_side<'a>(step: &str, times: impl Iterator<Item = &'a Times>) -> Table {
         let columns =
             ["exchange".into(), "run time".into(), format!("{step}s"), format!("one {step}")];

@@ -1,7 +1,7 @@
 //! CG: products of a matrix in square blocks and a vector.
 //!
 //! Each product sums partial results within a row of blocks, in steps of a butterfly, and then
-//! exchanges them with the block across the diagonal, so that a column has what it multiplies next.
+//! exchanges them with the block across the diagonal, so that a column has its next operand.
 
 use hikyaku::{Error, World};
 
@@ -54,7 +54,7 @@ fn product(rows: std::ops::Range<usize>, from: usize, vector: &[u64]) -> Vec<u64
     rows.map(times).collect()
 }
 
-/// What one rank computes.
+/// The result of one rank alone.
 fn alone(order: usize) -> Vec<u64> {
     let vector: Vec<u64> = (0..order).map(first).collect();
     (0..PRODUCTS).fold(vector, |vector, _| product(0..order, 0, &vector))

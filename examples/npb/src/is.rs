@@ -1,12 +1,12 @@
-//! IS: integer sort by counting. The timed part calls collectives only; who talks to whom within
-//! those is the library's choice. The one message of the program itself is in its verification:
-//! the largest key goes to the next rank.
+//! IS: integer sort by counting. The timed part calls collectives only; the library chooses the
+//! messages within those. The one message of the program itself is in its verification: the largest
+//! key goes to the next rank.
 
 use hikyaku::{Error, Op, World};
 
 /// Keys of each rank.
 const KEYS: usize = 1024;
-/// Keys are below this, times the ranks: every rank sorts so many values.
+/// Keys are below this times the number of ranks: every rank sorts this many values.
 const VALUES: u32 = 256;
 
 pub(crate) fn run(world: &World) -> Result<bool, Error> {

@@ -78,7 +78,7 @@ impl Pencil {
     }
 }
 
-/// A point of an edge; nothing is behind the grid.
+/// A point of an edge; empty at the border of the grid.
 fn edge(edge: &[u64], at: usize) -> &[u64] {
     edge.get(at * UNKNOWNS..(at + 1) * UNKNOWNS).unwrap_or(&[])
 }
@@ -115,7 +115,7 @@ pub(crate) fn run(world: &World) -> Result<bool, Error> {
     Ok(pencil.points == alone(side, (column * POINTS, row * POINTS)))
 }
 
-/// An edge from a neighbour, if there is one.
+/// Receives an edge from a neighbour, if there is one.
 fn hear(world: &World, from: Option<u32>) -> Result<Vec<u64>, Error> {
     let Some(from) = from else { return Ok(Vec::new()) };
     let mut edge = vec![0; POINTS * UNKNOWNS];
@@ -123,7 +123,7 @@ fn hear(world: &World, from: Option<u32>) -> Result<Vec<u64>, Error> {
     Ok(edge)
 }
 
-/// What one rank computes: the pencil from a point on.
+/// The result of one rank alone: the pencil from a point on.
 fn alone(side: usize, (x, y): (usize, usize)) -> Vec<Point> {
     let mut grid = Pencil::new(side * POINTS, (0, 0));
     for forward in [true, false] {

@@ -1,8 +1,8 @@
-//! Who talks to whom in six NAS Parallel Benchmarks: `hikyaku run -n 64 -- npb cg`.
+//! The communication partners in six NAS Parallel Benchmarks: `hikyaku run -n 64 -- npb cg`.
 //!
-//! Each program computes something small with the benchmark's decomposition and messages, and
-//! compares it with what one rank alone computes. The decompositions are those that the NPB 2
-//! report (NAS-95-020) describes; the arithmetic is not the benchmarks', and times mean nothing.
+//! Each program computes a small problem with the benchmark's decomposition and messages, and
+//! compares the result with that of one rank alone. The decompositions are those of the NPB 2
+//! report (NAS-95-020); the arithmetic is not the benchmarks', and times mean nothing.
 //!
 //! ```text
 //!   mg       4 x 4 x 4 blocks, periodic; at the coarsest level every second rank has a point left
@@ -22,15 +22,15 @@ use std::process::ExitCode;
 
 use hikyaku::{Error, Op, World};
 
-/// A program: its name, which numbers of ranks it takes, and what each rank runs. It returns
-/// whether the result is right.
+/// A program: its name, the numbers of ranks it accepts, and the function that each rank runs,
+/// which returns whether the result is right.
 struct NasBenchmark {
     name: &'static str,
     ranks: RankNumbers,
     run: fn(&World) -> Result<bool, Error>,
 }
 
-/// Numbers of ranks that a decomposition takes.
+/// Numbers of ranks that a decomposition accepts.
 #[derive(Clone, Copy)]
 enum RankNumbers {
     Any,
@@ -59,7 +59,7 @@ const PROGRAMS: [NasBenchmark; 6] = [
     },
 ];
 
-/// Exit code of a command line that asks for what cannot be.
+/// Exit code of an invalid command line.
 const WRONG_USE: u8 = 2;
 
 impl RankNumbers {

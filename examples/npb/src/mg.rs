@@ -89,7 +89,7 @@ fn on_layer(side: usize, across: usize, direction: usize, layer: usize) -> [usiz
     at
 }
 
-/// A rank's block, and where it is among the others.
+/// A rank's block, and its place among the others.
 struct BlockPlace<'w> {
     world: &'w World,
     /// Blocks along a side.
@@ -154,7 +154,7 @@ pub(crate) fn run(world: &World) -> Result<bool, Error> {
     Ok((0..POINTS.pow(3)).all(right))
 }
 
-/// What one rank computes.
+/// The result of one rank alone.
 fn alone(grid: &mut PointGrid) {
     let around = |grid: &mut PointGrid| {
         let faces = std::array::from_fn(|direction| {

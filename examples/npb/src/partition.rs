@@ -1,7 +1,7 @@
 //! SP and BT: sweeps over a grid in multi-partition. Each rank has as many cells as there are ranks
-//! along a side, on a diagonal, so that in every sweep all ranks have a cell to work on. A cell's
-//! successor in x, y and z lies with one rank each. SP sends 5 values a point, BT 30: with blocks
-//! of the factorisation beside the unknowns.
+//! along a side, on a diagonal, so that in every sweep all ranks have a cell to work on. The
+//! successors of a rank's cells in x, in y and in z belong to one rank each. SP sends 5 values a
+//! point, BT 30: with blocks of the factorisation besides the unknowns.
 //!
 //! ```text
 //!   rank (row, column) has for each k the cell  x = column + k, y = row - k, z = k  (modulo side)
@@ -29,7 +29,7 @@ struct PointCube<const VALUES: usize> {
 }
 
 impl<const VALUES: usize> PointCube<VALUES> {
-    /// The cube of so many points a side whose first point is there.
+    /// The cube of `side` points a side whose first point is `from`.
     fn new(side: usize, from: [usize; 3]) -> PointCube<VALUES> {
         let at = |index: usize| {
             let [x, y, z] = place(side, index);
@@ -38,8 +38,8 @@ impl<const VALUES: usize> PointCube<VALUES> {
         PointCube { side, points: (0..side.pow(3)).map(at).collect() }
     }
 
-    /// Adds to each point the sum of those behind it in one direction, which begins with `face`.
-    /// `forward` is away from the origin. Returns what the next cell begins with.
+    /// Adds to each point the sum of the points behind it in one direction, starting with `face`.
+    /// `forward` is away from the origin. Returns the face for the next cell.
     fn sweep(&mut self, direction: usize, forward: bool, face: Vec<u64>) -> Vec<u64> {
         let side = self.side;
         let mut sums = face;
@@ -112,7 +112,7 @@ fn sweeps() -> impl Iterator<Item = (usize, bool)> {
     (0..3).flat_map(|direction| [(direction, true), (direction, false)])
 }
 
-/// What one rank computes.
+/// The result of one rank alone.
 fn alone<const VALUES: usize>(side: usize) -> PointCube<VALUES> {
     let mut grid = PointCube::new(side, [0; 3]);
     for (direction, forward) in sweeps() {

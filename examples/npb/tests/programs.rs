@@ -1,4 +1,5 @@
-//! Each program is right on several numbers of ranks, and its trace says who talks to whom.
+//! Each program is right on several numbers of ranks, and its trace shows the communication
+//! partners.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +15,7 @@ fn launcher() {
     own::launch(NPB);
 }
 
-/// Runs a program on so many ranks and reads what they trace.
+/// Runs a program on this many ranks and reads their trace.
 fn traced(program: &str, ranks: u32) -> TrafficTrace {
     let place = own::directory(env!("CARGO_TARGET_TMPDIR"), &format!("{program}-{ranks}"));
     let file = place.join("trace");
@@ -28,7 +29,7 @@ fn traced(program: &str, ranks: u32) -> TrafficTrace {
     trace
 }
 
-/// What programs have sent themselves: destination, source, messages, bytes.
+/// The program's own messages: destination, source, messages, bytes.
 fn by_program(trace: &TrafficTrace) -> Vec<(u32, u32, u64, u64)> {
     let flows = trace.flows().filter(|(_, _, kind, _)| *kind == TrafficKind::Point);
     flows.map(|(to, from, _, flow)| (to, from, flow.messages, flow.bytes)).collect()

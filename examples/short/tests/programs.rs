@@ -1,4 +1,4 @@
-//! Each program on one rank and on several, for real and in virtual time, says the same.
+//! Each program prints the same on one rank and on several, in real and in virtual time.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn launcher() {
 }
 
 /// The loop of paper 002's Fig. 3: other buffers have another exchange, and while both are in
-/// flight each is waited for by itself.
+/// flight each is waited for separately.
 #[test]
 fn tf_15_tf_21_two_exchanges_are_waited_for_one_by_one() {
     let lines = (0..3).map(|rank| format!("rank {rank}: 100 steps, and 1 by the other exchange"));
@@ -71,7 +71,7 @@ fn ip_13_a_frequent_sender_lands_in_a_ring_of_its_own() {
     }
 }
 
-/// What the README shows is the program that runs here.
+/// The README shows the program that runs here.
 #[test]
 fn the_readme_shows_the_ring() {
     let read = |path: &str| fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")));

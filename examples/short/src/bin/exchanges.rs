@@ -1,7 +1,8 @@
-//! Exchanges that are made once and started again and again (MPI_Neighbor_alltoallv_init): a ring
-//! in which everyone passes on what has come. An exchange keeps the buffers it was made with, and
-//! from `start` on it needs nothing of its ranks. A loop that uses other buffers in one iteration
-//! has a second exchange for them. Both may be in flight, and each is waited for by itself.
+//! Exchanges that are made once and started many times (MPI_Neighbor_alltoallv_init): a ring in
+//! which every rank passes on the data it received. An exchange keeps the buffers it was made with,
+//! and from `start` on it needs nothing of its ranks. A loop that uses other buffers in one
+//! iteration has a second exchange for them. Both may be in flight, and each is waited for
+//! separately.
 
 use hikyaku::persistent::{Exchange, Neighbours};
 use hikyaku::{Error, World};
@@ -16,7 +17,7 @@ fn ring(world: &World) -> Result<Exchange<u32>, Error> {
     world.exchange_init(&Neighbours::even(&[left], &[right], LENGTH), out, into)
 }
 
-/// Copies what has come to what is sent next, plus one.
+/// Copies the received data to the next outgoing data, plus one.
 fn pass_on(exchange: &mut Exchange<u32>) -> Result<(), Error> {
     let (out, into) = exchange.buffers()?;
     out.iter_mut().zip(into).for_each(|(out, came)| *out = *came + 1);
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         pass_on(&mut usual)?;
         usual.start()?;
         if iteration == 10 {
-            // Started later, waited for earlier: the first goes on by itself meanwhile.
+            // Started later, waited for earlier: the first one progresses by itself meanwhile.
             pass_on(&mut other)?;
             other.start()?;
             other.wait()?;

@@ -1,5 +1,5 @@
 //! A halo exchange: a rod in pieces. Each rank needs the outermost cells of its two neighbours, and
-//! computes what does not need them while they travel. The borrow checker allows the overlap: the
+//! computes the cells that do not need them meanwhile. The borrow checker allows the overlap: the
 //! exchange reads `mine` and writes `ends`, the computation reads `mine` and writes `new`.
 
 use hikyaku::World;

@@ -1,13 +1,14 @@
-//! Who lands where (paper 000: receiver-managed landing). Rank 0 hears of all others: often of rank
-//! 1, seldom of the rest. So it gives rank 1 a landing ring of its own, in which no message waits
-//! for room because of others, and takes it back when rank 1 is done. With more than 16 ranks, or
-//! by `hikyaku run --rings 1`, ranks share rings at first; with fewer each has its own anyway.
+//! Control of landing rings (paper 000: receiver-managed landing). Rank 0 receives from all others:
+//! often from rank 1, rarely from the rest. So it gives rank 1 a landing ring of its own, in which
+//! no message waits for room because of others, and takes it back when rank 1 is done. With more
+//! than 16 ranks, or by `hikyaku run --rings 1`, ranks share rings at first; with fewer each has
+//! its own anyway.
 
 use hikyaku::{Error, LandingError, World};
 
 const REPORTS: usize = 100;
 
-/// What rank 0 does: it directs, and receives.
+/// Rank 0's part: it directs sources, and receives.
 fn hear(world: &World) -> Result<(), Error> {
     let landing = world.landing();
     let ring = landing.give(1)?;
@@ -18,7 +19,7 @@ fn hear(world: &World) -> Result<(), Error> {
     }
     let own = landing.ring(ring).expect("the ring that was given");
     println!("rank {:?} alone has landed {} B in its ring", own.sources, own.landed);
-    // With messages in flight or not: nothing is lost or overtaken by a change.
+    // This works with messages in flight: a change loses nothing, and no message overtakes another.
     match landing.share(1) {
         Ok(ring) => {
             let sharing = landing.ring(ring).expect("it is there").sources.len();

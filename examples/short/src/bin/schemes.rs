@@ -1,6 +1,7 @@
-//! What a round of a persistent exchange takes by each scheme: a command queue for each neighbour
-//! (FAST), one for all (MRC), and what goes from node to node combined into one put. Neighbours are
-//! all ranks of the other nodes, or the eight around in a plane of which a node is a row.
+//! The time of a round of a persistent exchange with each scheme: a command queue for each
+//! neighbour (FAST), one for all (MRC), and the traffic between nodes combined into one put.
+//! Neighbours are all ranks of the other nodes, or the eight around in a plane of which a node is a
+//! row.
 //!
 //! `hikyaku simulate -m fx100-tofu2 -n 16 --ranks-per-node 4 -- target/release/schemes`
 
@@ -24,9 +25,9 @@ fn around(world: &World) -> Vec<u32> {
     steps.map(rank).collect()
 }
 
-/// Microseconds of a round with edges of so many bytes, of the rank that takes longest.
+/// Microseconds of a round with edges of `bytes` bytes, of the slowest rank.
 fn round(world: &World, neighbours: &[u32], scheme: Scheme, bytes: usize) -> Result<f64, Error> {
-    // What leaves to one side comes from the other.
+    // Data that leaves to one side arrives from the other.
     let from: Vec<u32> = neighbours.iter().rev().copied().collect();
     let mut edges = Neighbours::even(&from, neighbours, bytes);
     edges.scheme = Some(scheme);

@@ -1,5 +1,5 @@
-//! A shared array: one variable that every rank writes to and reads, and that travels with its
-//! lock. A guard gives the newest contents as a slice. Nobody sends anything.
+//! A shared array: one variable that every rank writes and reads, and that travels with its lock. A
+//! guard gives the newest contents as a slice. No rank sends a message.
 
 use hikyaku::World;
 

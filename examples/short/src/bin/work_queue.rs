@@ -1,11 +1,11 @@
-//! A work queue that nobody serves. The number of the next task is a counter in a window of rank 0.
-//! Ranks draw from it by an atomic addition, while rank 0 works as the others do.
+//! A work queue without a server. The number of the next task is a counter in a window of rank 0.
+//! Ranks draw from it by an atomic addition, while rank 0 works like the others.
 
 use hikyaku::World;
 
 const TASKS: u64 = 400;
 
-/// Steps of the Collatz sequence to 1: work whose length nobody knows before.
+/// Steps of the Collatz sequence to 1: work of unknown length.
 fn collatz(mut number: u64) -> u64 {
     let mut steps = 0;
     while number != 1 {
@@ -31,6 +31,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let steps = results.local()?;
         println!("{TASKS} tasks, {} steps in all", steps.iter().sum::<u64>());
     }
-    world.barrier()?; // nobody drops a window that others still use
+    world.barrier()?; // no rank drops a window that others still use
     Ok(())
 }
