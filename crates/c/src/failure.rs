@@ -14,7 +14,7 @@ pub(crate) const OK: c_int = 0;
 /// Not done, without any fault: other ranks hold it, or its turn did not come in time.
 pub(crate) const BUSY: c_int = 1;
 
-/// Whose fault a failure is, as in the header.
+/// The kind of a failure, as in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum FailureCode {

@@ -16,7 +16,7 @@ pub struct Envelope {
     pub tag: i32,
 }
 
-/// Which messages a receive or probe takes.
+/// The messages that a receive or probe accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selector {
     /// From this rank; `None`: from any rank (MPI_ANY_SOURCE).

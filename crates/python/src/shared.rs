@@ -266,7 +266,7 @@ impl Shared {
         PyTuple::new(py, self.variable()?.shape())
     }
 
-    /// Where this part begins in the whole array.
+    /// The first index of this part in the whole array.
     #[getter]
     fn origin<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let origin = self.variable()?.part.get(&GateGuard::enter()).origin().to_vec();
@@ -301,7 +301,7 @@ impl Shared {
         self.variable()?.part.get(&GateGuard::enter()).owner().map_err(raise)
     }
 
-    /// What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks no rank.
+    /// The state of this node's copy: "wlock", "rlock", "clean" or "dirty". Asks no rank.
     #[getter]
     fn state(&self) -> PyResult<String> {
         let state = self.variable()?.part.get(&GateGuard::enter()).state().map_err(raise)?;

@@ -170,7 +170,7 @@ def test_what_nobody_else_could_end_does_not_hang(world):
         world.probe(0, 7)
     with pytest.raises(hikyaku.Error, match="waits for a message to itself"):
         world.send(numpy.zeros(1 << 20), 0)
-    # What was abandoned is told to whom it was for.
+    # The receiver of an abandoned message gets an error.
     with pytest.raises(hikyaku.PeerError, match="rank 0 abandoned its message"):
         world.recv(numpy.zeros(1))
     request = world.irecv(numpy.zeros(1))

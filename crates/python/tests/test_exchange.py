@@ -133,7 +133,7 @@ def wrong(world):
         with pytest.raises(error, match=words) as raised:
             world.exchange(outs, ins, scheme)
         assert len(str(raised.value).splitlines()) == 1
-    # One rank's mistake, of which the other hears.
+    # One rank's mistake is an error at the other too.
     with pytest.raises(hikyaku.PeerError if rank else ValueError):
         world.exchange([(other if rank else 7, one)], [(other, one)])
     with world.exchange([(other, one)], [(other, one.copy())]) as exchange:

@@ -106,7 +106,7 @@ pub enum Error {
     /// The number of blocks is not the number of edges.
     #[error("{given} blocks were given for {edges} {what}")]
     WrongBlocks {
-        /// Which edges: sources or destinations.
+        /// The edges: sources or destinations.
         what: &'static str,
         /// Blocks given.
         given: usize,
@@ -116,7 +116,7 @@ pub enum Error {
     /// A buffer cannot be divided evenly among edges.
     #[error("a buffer of {elements} elements cannot be divided evenly among {edges} {what}")]
     UnevenBlocks {
-        /// Which edges: sources or destinations.
+        /// The edges: sources or destinations.
         what: &'static str,
         /// Elements of the buffer.
         elements: usize,

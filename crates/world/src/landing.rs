@@ -164,9 +164,8 @@ impl Landing<'_> {
     }
 
     /// Names the ring of rank `destination` in which this rank's messages land from now on,
-    /// whatever
-    /// the table there says (paper 000 Fig. 2: the variant without a table). `None`: the table
-    /// decides again.
+    /// regardless of the table there (paper 000 Fig. 2: the variant without a table). `None`: the
+    /// table decides again.
     ///
     /// Only shared rings can be named. They have the same numbers at all ranks, from 0 on. A
     /// private ring has a single source, which the receiver sets.

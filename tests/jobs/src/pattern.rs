@@ -29,7 +29,7 @@ pub fn message(key: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Where `bytes` first differs from the message of this key; `None`: nowhere.
+/// The first place at which `bytes` differs from the message of this key; `None`: they are equal.
 pub fn first_difference(key: u64, bytes: &[u8]) -> Option<usize> {
     let mut word = Random::new(key).draw();
     let (words, rest) = bytes.as_chunks::<8>();

@@ -68,7 +68,7 @@ pub(crate) struct Registered {
     domain: Arc<Domain>,
 }
 
-/// What peers may do with registered memory.
+/// The peers' access to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerAccess {
     /// Nothing: it holds our own messages.
@@ -173,7 +173,7 @@ impl LentMemory {
         Ok(Self { _handle: handle, remote, _domain: Arc::clone(domain) })
     }
 
-    /// What a peer needs to read it.
+    /// The address and key for a peer's reads.
     pub fn remote(&self) -> Remote {
         self.remote
     }
@@ -218,7 +218,7 @@ impl Region {
         self.0.memory.length()
     }
 
-    /// What a peer needs to access it.
+    /// The address and key for a peer's access.
     pub fn remote(&self) -> Remote {
         self.0.remote()
     }

@@ -44,7 +44,7 @@ def _rank(job_file: int) -> int:
         code = 0
     except BaseException as error:
         at = time.monotonic_ns()
-        # A program that ends by an exception owes nobody anything, see _world._leave.
+        # Makes the rank leave as after an exception, see _world._leave.
         sys.last_value = error
         text = "".join(traceback.format_exception_only(error)).strip()
         answer = {

@@ -245,7 +245,7 @@ class World(_native.World):
             objects._fail_collective()
             raise ValueError(f"there is no rank {root} in a world of {self.size}")
         pickled = b"" if self.rank == root else self._pickled(value)
-        # Nobody sends before all have something to send: root would wait for the others.
+        # No rank sends before all have an object to send: otherwise root would wait for the others.
         objects.barrier()
         if self.rank != root:
             objects.send(pickled, root, _GATHER_TAG)
@@ -309,8 +309,8 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 def _leave() -> None:
-    # A program that ends by an exception owes nobody anything any more: its peers are told that
-    # this rank has died, not that it is through.
+    # A program that ends by an exception does not complete its operations: its peers are notified
+    # that this rank has died, not that it has finished.
     _native._leave(getattr(sys, "last_value", None) is None)
 
 

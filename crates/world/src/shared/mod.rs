@@ -351,7 +351,7 @@ macro_rules! acquire {
                 Ok(self.variable.control($part(self))?.0)
             }
 
-            /// What this node may do with its copy. Asks no rank.
+            /// The state of this node's copy. Asks no rank.
             ///
             /// # Errors
             /// None is expected.

@@ -38,7 +38,7 @@ pub(super) struct Ended {
     pub(super) code: Option<i32>,
     /// Lines of ranks that were not taken.
     pub(super) lines: Vec<String>,
-    /// What the launcher and ranks wrote to standard error.
+    /// The launcher's and ranks' standard error.
     pub(super) errors: String,
 }
 
