@@ -6,7 +6,7 @@
 //!
 //! - **one owner, no reader beside a writer**: a count of the ranks inside, kept by atomic
 //!   operations on a window, which is independent of the variables: it detects two ranks inside at
-//! the same time wherever their copies are;
+//!   the same time wherever their copies are;
 //! - **whole**: every element has the stamp of one write, also after the rests;
 //! - **the newest**: that stamp is the one that the window has of the last write;
 //! - **every request answered**: a waiting rank acquires it within [`Plan::patience`].
