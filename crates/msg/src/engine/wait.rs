@@ -222,8 +222,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Waits until everything that can be posted is posted: started sends with their bytes
-    /// attached, and replies to peers. Call this before the rank leaves. Messages that hold the
-    /// ring
+    /// attached, and replies to peers. Call this before the rank leaves. Messages that hold the ring
     /// space of other ranks are dropped, because those ranks may be leaving as well. Does not wait
     /// for departed peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {

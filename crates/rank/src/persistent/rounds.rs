@@ -368,6 +368,8 @@ impl Rounds {
     fn wait_long(&mut self) -> Result<(), Error> {
         let mut waited = Waited::new(&self.world);
         let (world, wait) = (self.world.clone(), self.wiring.wait.on(self.world.context()));
+        // Rounds bring no events: without this, waits would sleep at once after some rounds.
+        world.engine().borrow_mut().port_mut().begin_wait();
         let future = std::future::poll_fn(|_| match self.step(&mut waited) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
