@@ -469,6 +469,7 @@ impl ShmHost {
             WaitStage::Sleep => self.sleep(deadline, pending),
             WaitStage::Yield | WaitStage::Spin => {
                 rustix::thread::sched_yield();
+                self.waiting.yielded(wait::monotonic);
                 Wake::Look
             }
         }
