@@ -45,6 +45,8 @@ pub(crate) struct Call<'g, G: Group> {
     is_known: Cell<bool>,
     /// Whether it has entered its first round on the lines before its first poll.
     has_entered: Cell<bool>,
+    /// Whether it has combined its share of all contributions before it was first polled.
+    has_combined: Cell<bool>,
     /// The way that this rank has chosen for all ranks. Its time is recorded when the call ends.
     long: Cell<Option<LongCall>>,
     /// How it ends if it is dropped now. `None`: it has ended.
@@ -223,6 +225,7 @@ impl<'g, G: Group> Call<'g, G> {
             found: Cell::default(),
             is_known: Cell::new(false),
             has_entered: Cell::new(false),
+            has_combined: Cell::new(false),
             long: Cell::new(None),
             ending: Cell::new(Some(OperationEnding::Failed(Cause::Dropped))),
         }
@@ -412,6 +415,12 @@ impl<'c, G: Group> Team<'c, G> {
     #[inline]
     pub(crate) fn has_entered(&self) -> &Cell<bool> {
         &self.call.has_entered
+    }
+
+    /// Whether this call has combined its share of all contributions, in a first round that is over.
+    #[inline]
+    pub(crate) fn has_combined(&self) -> &Cell<bool> {
+        &self.call.has_combined
     }
 
     /// Sets the way that this rank has chosen for all. `None`: the call does not use that way.

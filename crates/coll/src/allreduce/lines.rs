@@ -33,7 +33,11 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     reduction: &mut Reduction<F>,
     (reads, is_named): (bool, bool),
 ) -> Result<(), Stop<G>> {
-    let rounds = LineRounds::begin(team).await?;
+    let rounds = LineRounds::begin(team).await.map_err(|stop| match team.has_combined().get() {
+        // The result has replaced a part of this rank's contribution.
+        true => Stop::Failed(stop.into_failure(team)),
+        false => stop,
+    })?;
     let way = match reads {
         true => LongWay::Read,
         false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named), 0).await?,
@@ -54,18 +58,15 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     Ok(())
 }
 
-/// The same without waiting, if it is one part that is not shared out, in its place, and all have
-/// contributed.
+/// The same without a long wait, if it is one part whose way is not asked for.
 #[inline(always)]
 pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
+    from: Option<&[G::Byte]>,
     data: &mut D,
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
     let data = data.whole_mut()?;
-    if data.len() >= SHARE_FROM && team.size() > 1 {
-        return None;
-    }
     if let Err(failure) = team.check_elements(data.len(), reduction.width) {
         return Some(Err(failure));
     }
@@ -73,10 +74,48 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
     if !rounds.is_one_part(data.len(), PARTS, reduction.width) {
         return None;
     }
+    if data.len() >= SHARE_FROM && rounds.size > 1 {
+        let begins = rounds.begins_with(LongOperation::Allreduce, data.len(), PARTS);
+        let fits = from.is_none_or(|from| from.len() == data.len());
+        return (begins && fits).then(|| share_at_once(&rounds, from, data, reduction))?;
+    }
+    if from.is_some() {
+        return None;
+    }
     match rounds.try_meet(&[data]) {
         Ok(met) => met.map(|_| combine_whole(&rounds, None, data, 0, reduction)),
         Err(failure) => Some(Err(failure)),
     }
+}
+
+/// [`combine_part`] of data that is shared out. `None`: the call continues where this has stopped,
+/// in its first round or, if [`Team::has_combined`], in its second.
+#[inline(never)]
+fn share_at_once<G: Group, F: Combine<G::Byte>>(
+    rounds: &LineRounds<'_, G>,
+    given: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    reduction: &mut Reduction<F>,
+) -> Option<Result<(), Failure<G>>> {
+    let (length, width) = (data.len(), reduction.width);
+    let share = |place: usize| share(length, width, place, rounds.size);
+    let own = share(rounds.place);
+    match rounds.try_meet(&[given.unwrap_or(data)]) {
+        Ok(met) => met?,
+        Err(failure) => return Some(Err(failure)),
+    }
+    let (given, result) = (given.map(|given| &given[own.clone()]), &mut data[own.clone()]);
+    let combined = combine_share(rounds, given, result, (own.start, 0), reduction);
+    if let Err(failure) = rounds.finish(combined) {
+        return Some(Err(failure));
+    }
+    rounds.team.has_combined().set(true);
+    match rounds.try_meet(&[&data[own]]) {
+        Ok(met) => met?,
+        Err(failure) => return Some(Err(failure)),
+    }
+    let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
+    Some(rounds.finish(read))
 }
 
 #[inline(never)]
@@ -114,15 +153,17 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
         false => 0..length,
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
-    let meet = rounds.meet(&[given.unwrap_or(data)]).await;
-    meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
-    let (given, result) = (given.map(|given| &given[share(own)]), &mut data[share(own)]);
-    let combined = combine_share(rounds, given, result, (share(own).start, 0), reduction);
-    rounds.finish(combined)?;
+    if !rounds.team.has_combined().take() {
+        let meet = rounds.meet(&[given.unwrap_or(data)]).await;
+        meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
+        let (given, result) = (given.map(|given| &given[share(own)]), &mut data[share(own)]);
+        let combined = combine_share(rounds, given, result, (share(own).start, 0), reduction);
+        rounds.finish(combined)?;
+    }
     if !shared_out {
         return Ok(());
     }
-    rounds.meet(&[result]).await.map_err(begun)?;
+    rounds.meet(&[&data[share(own)]]).await.map_err(begun)?;
     let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
     Ok(rounds.finish(read)?)
 }

@@ -107,7 +107,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         return Begun::Waits(run(group, call, algorithm, from, data, reduction));
     }
     let act = |team: &Team<'_, G>| match algorithm.0 {
-        Algorithm::Lines if from.is_none() => lines::at_once(team, data, &mut reduction),
+        Algorithm::Lines => lines::at_once(team, from, data, &mut reduction),
         _ => None,
     };
     Call::on_lines(group, signature, algorithm.0 as usize, act)
