@@ -343,10 +343,21 @@ fn a_share_of_more_than_one_piece_is_combined_whole() {
             let (results, _) = run_engines(job, 5, async |engine: &Rank| {
                 let part = Part::new(engine, 4, &Vec::from_iter(0..size));
                 let group = part.group(engine);
-                let mut data = given(1, 1, group.rank(), 4_500 * size as usize);
-                allreduce(&group, None, &mut data, order()).await.unwrap();
-                assert_eq!(has_lines(&group), channels > 0);
-                data
+                let mut sums = Vec::new();
+                // The first call agrees on lines. The next ones begin with what needs no wait: the
+                // rank that comes last combines its share at once, and waits for the others'.
+                for call in 0..3 {
+                    let from = given(1, call, group.rank(), 4_500 * size as usize);
+                    let mut into = from.clone();
+                    let operand = match call {
+                        2 => Operand::Apart { from: &from, into: &mut into },
+                        _ => Operand::Own(&mut into),
+                    };
+                    begin_allreduce(&group, None, operand, order()).end().await.unwrap();
+                    assert_eq!(has_lines(&group), channels > 0);
+                    sums.push(into);
+                }
+                sums
             });
             results
         });
