@@ -417,7 +417,8 @@ impl<'c, G: Group> Team<'c, G> {
         &self.call.has_entered
     }
 
-    /// Whether this call has combined its share of all contributions, in a first round that is over.
+    /// Whether this call has combined its share of all contributions in a first round, which is
+    /// over.
     #[inline]
     pub(crate) fn has_combined(&self) -> &Cell<bool> {
         &self.call.has_combined

@@ -105,8 +105,8 @@ const CLOCK_EVERY: u32 = 64;
 /// the switch to another process and back takes more than 1 µs.
 const SHORT_YIELD: u64 = 600;
 
-/// A crowded rank spins this often after such a yield: half a microsecond, the time of a message and
-/// its answer between far cores.
+/// A crowded rank spins this often after such a yield: half a microsecond, the time of a message
+/// and its answer between far cores.
 const SPINS_ALONE: u32 = 16;
 
 /// Yields that have found another process are timed this rarely, because a reading of the clock

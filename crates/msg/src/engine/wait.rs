@@ -222,9 +222,9 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Waits until everything that can be posted is posted: started sends with their bytes
-    /// attached, and replies to peers. Call this before the rank leaves. Messages that hold the ring
-    /// space of other ranks are dropped, because those ranks may be leaving as well. Does not wait
-    /// for departed peers, nor for streams of futures that are not polled.
+    /// attached, and replies to peers. Call this before the rank leaves. Messages that hold the
+    /// ring space of other ranks are dropped, because those ranks may be leaving as well. Does not
+    /// wait for departed peers, nor for streams of futures that are not polled.
     pub fn flush(&mut self) {
         if self.port.is_forked() {
             return;
