@@ -163,7 +163,9 @@ fn an_algorithm_that_does_not_suit_fails_with_a_report() {
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.contains("power of two"), "{message}");
-    assert!(String::from_utf8(output.stdout).unwrap().starts_with("broadcast, 3 ranks"));
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.starts_with("broadcast, 3 ranks"));
+    assert!(report.contains("none: failed") && !report.contains("right"), "{report}");
 }
 
 #[test]
@@ -190,6 +192,7 @@ fn an_interrupt_ends_a_long_run_with_its_report() {
     let code = run.wait().unwrap().code();
     assert_eq!(code, Some(130), "{report}");
     assert!(report.starts_with("ring, 64 ranks") && report.contains("median"), "{report}");
+    assert!(report.contains("none: interrupted"), "{report}");
 }
 
 /// Whether a process is ours by now, not the shell that becomes it, and has a handler for SIGINT

@@ -148,6 +148,13 @@ fn simulate(
     let ran = simulation.run_observed(STEPS, |progress| watch.observe(progress, job.in_flight()));
     watch.finish();
     let report = job.progress(&results);
+    let wrong = report.iter().find_map(|(_, _, answer)| answer.as_ref()?.as_ref().err().cloned());
+    let ended = match (ran.map_err(|error| job.explain(error)), wrong) {
+        (Err(SimError::Stopped { .. }), _) if watch.interrupted() => RunEnd::Interrupted,
+        (_, Some(wrong)) => RunEnd::Failed(wrong),
+        (Err(error), None) => RunEnd::Failed(error.to_string()),
+        (Ok(()), None) => RunEnd::Right,
+    };
     let mut outcome = RunOutcome {
         title: title(setting, program),
         end: report.iter().map(|(end, _, _)| *end).max().unwrap_or_default(),
@@ -156,7 +163,12 @@ fn simulate(
         events: simulation.events(),
         seconds: watch.seconds(),
         grown: resident().saturating_sub(before),
-        checked: config.payload == Payload::Carried,
+        answer: match ended {
+            RunEnd::Right if config.payload == Payload::Carried => "right",
+            RunEnd::Right => "not checked: lengths only",
+            RunEnd::Interrupted => "none: interrupted",
+            RunEnd::Failed(_) => "none: failed",
+        },
         notes: choice.into_iter().chain(notes(setting)).collect(),
         shown: Ok(()),
     };
@@ -164,13 +176,6 @@ fn simulate(
     let page = |timeline: &_| exhibit::page(&outcome.facts(), timeline);
     let shown = exhibit.show(&simulation.trace(), &outcome.title, links.as_deref(), page);
     outcome.shown = shown;
-    let wrong = report.into_iter().find_map(|(_, _, answer)| answer?.err());
-    let ended = match (ran.map_err(|error| job.explain(error)), wrong) {
-        (Err(SimError::Stopped { .. }), _) if watch.interrupted() => RunEnd::Interrupted,
-        (_, Some(wrong)) => RunEnd::Failed(wrong),
-        (Err(error), None) => RunEnd::Failed(error.to_string()),
-        (Ok(()), None) => RunEnd::Right,
-    };
     Ok((outcome, ended))
 }
 
