@@ -306,7 +306,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
 
     /// Whether the mates agree on a way for so many bytes before they contribute any of them.
     #[inline(always)]
-    fn asks(&self, operation: LongOperation, bytes: usize) -> bool {
+    pub(crate) fn asks(&self, operation: LongOperation, bytes: usize) -> bool {
         let group = self.team.group();
         operation.is_asked(bytes) && self.mates.are_all() && self.size > 1 && group.learns()
     }

@@ -75,9 +75,11 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         return None;
     }
     if data.len() >= SHARE_FROM && rounds.size > 1 {
-        let begins = rounds.begins_with(LongOperation::Allreduce, data.len(), PARTS);
-        let fits = from.is_none_or(|from| from.len() == data.len());
-        return (begins && fits).then(|| share_at_once(&rounds, from, data, reduction))?;
+        let differs = from.is_some_and(|from| from.len() != data.len());
+        if differs || rounds.asks(LongOperation::Allreduce, data.len()) {
+            return None;
+        }
+        return share_at_once(&rounds, from, data, reduction);
     }
     if from.is_some() {
         return None;
@@ -97,25 +99,19 @@ fn share_at_once<G: Group, F: Combine<G::Byte>>(
     data: &mut [G::Byte],
     reduction: &mut Reduction<F>,
 ) -> Option<Result<(), Failure<G>>> {
-    let (length, width) = (data.len(), reduction.width);
-    let share = |place: usize| share(length, width, place, rounds.size);
-    let own = share(rounds.place);
+    let own = share(data.len(), reduction.width, rounds.place, rounds.size);
     match rounds.try_meet(&[given.unwrap_or(data)]) {
         Ok(met) => met?,
         Err(failure) => return Some(Err(failure)),
     }
-    let (given, result) = (given.map(|given| &given[own.clone()]), &mut data[own.clone()]);
-    let combined = combine_share(rounds, given, result, (own.start, 0), reduction);
-    if let Err(failure) = rounds.finish(combined) {
+    if let Err(failure) = combine_own(rounds, given, data, own.clone(), reduction) {
         return Some(Err(failure));
     }
     rounds.team.has_combined().set(true);
     match rounds.try_meet(&[&data[own]]) {
-        Ok(met) => met?,
-        Err(failure) => return Some(Err(failure)),
+        Ok(met) => met.map(|()| collect_shares(rounds, data, reduction.width)),
+        Err(failure) => Some(Err(failure)),
     }
-    let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
-    Some(rounds.finish(read))
 }
 
 #[inline(never)]
@@ -146,26 +142,49 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
     is_first: bool,
 ) -> Result<(), Stop<G>> {
-    let (size, own, width, length) = (rounds.size, rounds.place, reduction.width, data.len());
-    let shared_out = length >= SHARE_FROM;
-    let share = move |place: usize| match shared_out {
-        true => share(length, width, place, size),
-        false => 0..length,
+    let shared_out = data.len() >= SHARE_FROM;
+    let own = match shared_out {
+        true => share(data.len(), reduction.width, rounds.place, rounds.size),
+        false => 0..data.len(),
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
     if !rounds.team.has_combined().take() {
         let meet = rounds.meet(&[given.unwrap_or(data)]).await;
         meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
-        let (given, result) = (given.map(|given| &given[share(own)]), &mut data[share(own)]);
-        let combined = combine_share(rounds, given, result, (share(own).start, 0), reduction);
-        rounds.finish(combined)?;
+        combine_own(rounds, given, data, own.clone(), reduction)?;
     }
     if !shared_out {
         return Ok(());
     }
-    rounds.meet(&[&data[share(own)]]).await.map_err(begun)?;
-    let read = rounds.others().try_for_each(|place| rounds.read(place, 0, &mut data[share(place)]));
-    Ok(rounds.finish(read)?)
+    rounds.meet(&[&data[own]]).await.map_err(begun)?;
+    Ok(collect_shares(rounds, data, reduction.width)?)
+}
+
+/// Combines this rank's share `own` of all contributions, once all ranks have met, and ends the
+/// round.
+fn combine_own<G: Group, F: Combine<G::Byte>>(
+    rounds: &LineRounds<'_, G>,
+    given: Option<&[G::Byte]>,
+    data: &mut [G::Byte],
+    own: Range<usize>,
+    reduction: &mut Reduction<F>,
+) -> Result<(), Failure<G>> {
+    let (given, result) = (given.map(|given| &given[own.clone()]), &mut data[own.clone()]);
+    let combined = combine_share(rounds, given, result, (own.start, 0), reduction);
+    rounds.finish(combined)
+}
+
+/// Reads the others' shares of the result, once all ranks have met, and ends the round.
+fn collect_shares<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    data: &mut [G::Byte],
+    width: usize,
+) -> Result<(), Failure<G>> {
+    let length = data.len();
+    let read = rounds.others().try_for_each(|place| {
+        rounds.read(place, 0, &mut data[share(length, width, place, rounds.size)])
+    });
+    rounds.finish(read)
 }
 
 /// The share of the rank at `place` in `length` bytes, in whole elements of `width`.
