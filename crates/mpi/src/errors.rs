@@ -67,8 +67,7 @@ impl Scoped {
         match self {
             Scoped::Comm(comm) => (Object::Comm, comm.handle.get()),
             Scoped::Session(session) => {
-                let handle = session.handle.get().copied();
-                (Object::Session, handle.unwrap_or(Handle::null(Object::Session)))
+                (Object::Session, Handle(session.handle.load(Ordering::Relaxed)))
             }
         }
     }

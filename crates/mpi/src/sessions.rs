@@ -4,7 +4,8 @@
 //! leaves when the process ends and not before, since another session may be opened.
 
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use hikyaku_rank::{Communicator, Foreign, InitError, Inside};
 
@@ -24,7 +25,8 @@ const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 /// A session. Any thread may call its error handler, at each level of thread support.
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) handle: OnceLock<Handle>,
+    /// The number of its handle.
+    pub(crate) handle: AtomicU32,
     pub(crate) handler: Mutex<Handler>,
     pub(crate) info: Info,
     pub(crate) buffered: Outbox,
@@ -51,7 +53,7 @@ impl<D: Dialect> Mpi<D> {
         hints.take_from(info.as_deref());
         #[expect(clippy::arc_with_non_send_sync, reason = "threads in MPI alone use the buffer")]
         let session = Arc::new(Session {
-            handle: OnceLock::new(),
+            handle: AtomicU32::new(Handle::null(Object::Session).0),
             handler: Mutex::new(handler),
             info: hints,
             buffered: Outbox::default(),
@@ -60,7 +62,7 @@ impl<D: Dialect> Mpi<D> {
         if crate::runtime::is_gated() {
             self.begin_threads(THREAD_MULTIPLE)?;
         }
-        session.handle.get_or_init(|| handle);
+        session.handle.store(handle.0, Ordering::Relaxed);
         into.set(handle);
         Ok(())
     }
