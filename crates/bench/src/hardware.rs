@@ -279,7 +279,7 @@ pub(crate) fn turns(cores: Cores, bytes: usize) -> f64 {
 /// One copy of `bytes` by one of two cores that alternate: nanoseconds by `clock`, the copy alone.
 ///
 /// Fresh data has just been written by the other core. Warm data was written once; each of the two
-/// copies it repeatedly to a place of its own, so that it is in the caches of both, as far as it
+/// copies it repeatedly to a place of its own, so that the caches of both hold it, or the part that
 /// fits.
 ///
 /// Source and destination both begin on a cache line, which is the best case of the hardware: a

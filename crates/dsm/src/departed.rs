@@ -26,7 +26,7 @@ impl Departed {
         set(&mut self.gone, rank);
     }
 
-    /// Whether no rank is gone, as far as this rank knows.
+    /// Whether no rank is gone, to this rank's knowledge.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty()

@@ -77,7 +77,7 @@ impl Outputs {
         self.interactive[stream]
     }
 
-    /// Whether the stream should not be read for now.
+    /// Whether the queue of the stream is full: reads of the stream must wait.
     pub(super) fn is_full(&self, stream: usize) -> bool {
         self.all[self.of_stream[stream]].sink.is_full()
     }

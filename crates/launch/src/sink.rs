@@ -89,7 +89,7 @@ impl OutputSink {
         self.shared.filled.notify_one();
     }
 
-    /// Whether no more should be pushed for now.
+    /// Whether the queue is full: pushes must wait.
     pub(super) fn is_full(&self) -> bool {
         let queue = self.shared.lock();
         !queue.failed && queue.bytes.len() >= FULL

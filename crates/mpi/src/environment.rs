@@ -83,8 +83,8 @@ impl<D: Dialect> Mpi<D> {
         Ok(if is_virtual { THREAD_SERIALIZED } else { THREAD_MULTIPLE })
     }
 
-    /// Prepares for threads at this level, as far as it is available, and starts the library's
-    /// progress thread if the user asks for it.
+    /// Prepares for threads at this level, or at the highest available one below it. Starts the
+    /// library's progress thread if the user asks for it.
     pub(crate) fn begin_threads(&self, level: i32) -> Result<(), Failure> {
         let most = self.most_threads()?;
         let is_virtual = most < THREAD_MULTIPLE;
@@ -100,8 +100,9 @@ impl<D: Dialect> Mpi<D> {
         if is_helped { self.start_progress_thread() } else { Ok(()) }
     }
 
-    /// Ends the use of MPI for now: from here on any thread may call the functions that are allowed
-    /// then. The current call leaves in the same way as it entered.
+    /// Ends the use of MPI until the next initialization: from here on any thread may call the
+    /// functions that are allowed outside it. The current call leaves in the same way as it
+    /// entered.
     pub(crate) fn end_threads(&self) {
         crate::progress::end(self.state.job.borrow().clone());
         crate::runtime::go_through_gate(true);

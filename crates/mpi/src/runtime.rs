@@ -296,7 +296,7 @@ fn leave() {
     PROCESS.gate.leave();
 }
 
-/// The body of the progress thread, until it is told to end.
+/// The body of the progress thread, which runs until [`crate::progress::end`].
 pub(crate) fn attend_as_spare(spare: &SpareThread) {
     PROCESS.gate.enter();
     let job = PROCESS.state.job.borrow().clone();

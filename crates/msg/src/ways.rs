@@ -295,8 +295,8 @@ struct WayBlock {
 
 impl Ways {
     /// The way for the next message of this kind, and the reason. `other`: the way that the sender
-    /// tries or uses for messages from here. `yields`: this rank gives up its own try for the
-    /// sender's, and uses the sender's way.
+    /// tries or uses for messages from here. `yields`: this rank cancels its own try and uses the
+    /// sender's way.
     pub(crate) fn choose(
         &mut self,
         kind: MessageKind,

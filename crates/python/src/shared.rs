@@ -295,7 +295,7 @@ impl Shared {
         Ok(self.variable()?.part.get(&GateGuard::enter()).home())
     }
 
-    /// The node that owns it, as far as this node knows. Asks no rank.
+    /// The node that owns it, to this node's knowledge. Asks no rank.
     #[getter]
     fn owner(&self) -> PyResult<u32> {
         self.variable()?.part.get(&GateGuard::enter()).owner().map_err(raise)

@@ -9,7 +9,7 @@ use hikyaku_nic::fabric::{
 use crate::job::{Assembly, part, pattern};
 use crate::{Harness, Job, Received, Setup};
 
-/// Sends messages of `length` bytes to rank 0 until there is no more room, for the expected cause.
+/// Sends messages of `length` bytes to rank 0 until one finds no room, for the expected cause.
 /// Returns how many were accepted.
 fn fill<H: Harness>(
     job: &mut Job<'_, H>,

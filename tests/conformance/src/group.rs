@@ -266,7 +266,7 @@ pub fn rounds_carry_words_and_payloads<H: Harness>(harness: &H) {
 }
 
 /// In a round some members contribute and others only read. A contributor may be ahead by the
-/// number of lines and the area, and is told when there is no more room.
+/// number of lines and the size of the area; beyond that its call reports that there is no room.
 pub fn a_contributor_is_ahead_until_there_is_no_room<H: Harness>(harness: &H) {
     // An area of 4 KiB.
     let lines = LINES as u64;

@@ -62,7 +62,7 @@ impl<'h, H: Harness> Job<'h, H> {
         }
     }
 
-    /// Brings accepted commands of the rank's port to their destination, as far as there is room.
+    /// Brings accepted commands of the rank's port to their destination, while there is room.
     pub fn settle(&mut self, rank: Rank) {
         let harness = self.harness;
         harness.settle(self.port(rank));
@@ -106,7 +106,7 @@ impl<'h, H: Harness> Job<'h, H> {
         assert_eq!(taken, command.payload.len(), "there is room for all of it");
     }
 
-    /// Posts as much of a message as there is room for now and returns the number of bytes.
+    /// Posts the bytes of a message that find room and returns their number.
     ///
     /// # Errors
     /// Why nothing was taken.

@@ -143,7 +143,7 @@ pub trait Harness {
     /// other ranks are told. The port is dropped next.
     fn kill(&self, port: &mut Self::P);
 
-    /// Brings every command that the port has accepted to its destination, as far as there is room.
+    /// Brings every command that the port has accepted to its destination, while there is room.
     /// A fabric that lands before `post` returns has nothing to do.
     fn settle(&self, _port: &mut Self::P) {}
 

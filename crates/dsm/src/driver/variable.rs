@@ -361,7 +361,7 @@ impl Variable {
         port.announce_wait(None);
     }
 
-    /// The announcement of a wait for a part. It names the holder, as far as this rank knows.
+    /// The announcement of a wait for a part. It names the holder, to this rank's knowledge.
     fn wait_for(&self, (part, kind): (u64, AccessKind), since: Time) -> Wait {
         let activity = match kind {
             AccessKind::Write => Activity::AcquireToWrite,

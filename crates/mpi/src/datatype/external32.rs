@@ -17,8 +17,8 @@ const PIECE: usize = 4096;
 /// The largest element, a complex of two `long double`.
 const LARGEST: usize = 32;
 
-/// Converts `count` elements, whose packed bytes come from `source`, into `out`. `source` fills a
-/// piece as far as it can and returns the number of bytes.
+/// Converts `count` elements, whose packed bytes come from `source`, into `out`. `source` writes
+/// the next bytes to a piece and returns their number, which is smaller at the end of the data.
 pub(super) fn encode(
     datatype: &Datatype,
     count: u64,

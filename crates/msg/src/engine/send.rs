@@ -356,7 +356,7 @@ impl<P: CopyPort> Engine<P> {
         pays(address.space).then_some((address.space, address.offset))
     }
 
-    /// Posts pending packets as far as there is room. Returns whether any were posted.
+    /// Posts pending packets, within the available room. Returns whether any were posted.
     pub(super) fn pump(&mut self) -> bool {
         let mut moved = false;
         let mut at = 0;
@@ -577,7 +577,7 @@ pub(crate) struct MulticastRest {
 }
 
 impl<P: CopyPort + GroupPort> Engine<P> {
-    /// Sends a message to every other member of a group as far as there is room now.
+    /// Sends a message to every other member of a group, within the available room.
     ///
     /// # Errors
     /// The tag is invalid, or a member is gone.

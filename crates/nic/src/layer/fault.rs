@@ -146,7 +146,7 @@ impl<P: Port> FaultInjector<P> {
         self.links.iter().map(|link| link.packets.len()).sum()
     }
 
-    /// Sends all held packets now, without further faults, as far as there is room. Returns whether
+    /// Sends all held packets now, without further faults, within the free room. Returns whether
     /// no packet is left.
     pub fn flush(&mut self) -> bool {
         let now = self.now;

@@ -718,7 +718,7 @@ impl Far {
         }
     }
 
-    /// Sends the data of others' reads, as far as there is room.
+    /// Sends the data of others' reads, within the available room.
     pub(super) fn serve(&mut self, near: &mut NearPort) {
         for _ in 0..self.state.serving.len() {
             let Some(mut serving) = self.state.serving.pop_front() else { break };

@@ -196,7 +196,7 @@ impl Conducted {
         }
     }
 
-    /// Checks whether a send could land at its rank, as far as this rank knows.
+    /// Checks whether a send could land at its rank, to this rank's knowledge.
     fn check_way(&mut self, command: &Command<'_>) -> Result<(), FullCause> {
         let to = command.destination;
         let way = self.way(to);

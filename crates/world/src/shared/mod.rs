@@ -342,7 +342,7 @@ macro_rules! acquire {
                 self.variable.home($part(self))
             }
 
-            /// The owner node, as far as this node knows: the last to acquire it for writing.
+            /// The owner node, to this node's knowledge: the last to acquire it for writing.
             /// Asks no rank (FG-07).
             ///
             /// # Errors

@@ -219,7 +219,7 @@ impl VariableSide {
         state.outcome = Some(outcome.map(|(moved, mark)| EntryResult { moved, mark, position }));
     }
 
-    /// Owner and state of a part as far as this rank knows. It does not poll for messages.
+    /// Owner and state of a part, to this rank's knowledge. It does not poll for messages.
     pub(in super::super) fn control(&self, part: u64) -> Option<(u32, CopyState)> {
         let parts = self.parts.borrow();
         let state = parts.get(part as usize)?;
@@ -238,7 +238,7 @@ impl VariableSide {
         Some((owner.node, CopyState::of(state.taken, held, owner)))
     }
 
-    /// The holder of a part that this rank waits for, as far as this rank knows.
+    /// The holder of a part that this rank waits for, to this rank's knowledge.
     pub(in super::super) fn holder(&self, part: u64) -> Option<u32> {
         self.parts.borrow().get(part as usize)?.mailbox.holder()
     }
@@ -310,7 +310,7 @@ impl VariableSide {
         }
     }
 
-    /// Whether a rank has parted, that is, has dropped its handles, as far as this rank knows.
+    /// Whether a rank has parted, that is, has dropped its handles, to this rank's knowledge.
     pub(super) fn has_parted(&self, rank: u32) -> bool {
         self.given.borrow().as_ref().is_none_or(|given| given.parted().contains(rank))
     }

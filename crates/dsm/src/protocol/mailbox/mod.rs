@@ -138,7 +138,7 @@ impl Mailbox {
         self.owns
     }
 
-    /// The owner as far as this node knows, without asking (FG-07).
+    /// The owner, to this node's knowledge, without asking (FG-07).
     pub fn owner(&self) -> u32 {
         if self.owns { self.node } else { self.known.node }
     }

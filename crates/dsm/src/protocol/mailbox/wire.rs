@@ -18,7 +18,7 @@ pub struct Letter {
     pub variable: u32,
     /// The part of the variable.
     pub part: u16,
-    /// The nodes that are gone, as far as the sender knows.
+    /// The nodes that are gone, to the sender's knowledge.
     pub departed: Copyset,
     /// Whether the contents of this grant have already been stored into the receiver's copy.
     pub filled: bool,

@@ -59,7 +59,7 @@ impl Engines {
         self.system.first_queue(node, other % self.engines)
     }
 
-    /// Moves waiting commands into the queue, as far as there is room.
+    /// Moves waiting commands into the queue, within the available room.
     fn feed(&self, at: TofuQueueAddress) {
         let engine = self.system.engine_number(at);
         let mut waiting = self.waiting[(at.node * self.engines + engine) as usize].borrow_mut();
