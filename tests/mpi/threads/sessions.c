@@ -27,13 +27,14 @@ static void ring(int number) {
 }
 
 int main(void) {
-    MPI_Session session;
+    MPI_Session session, kept;
     MPI_Info info, known;
     MPI_Group group;
     char level[MPI_MAX_INFO_VAL];
     int flag, room = sizeof level;
     MPI_Info_create(&info);
     MPI_Info_set(info, "thread_level", "MPI_THREAD_MULTIPLE");
+    kept = kept_open(info);
     EQUAL(MPI_Session_init(info, MPI_ERRORS_ARE_FATAL, &session), MPI_SUCCESS);
     MPI_Session_get_info(session, &known);
     MPI_Info_get_string(known, "thread_level", &room, level, &flag);
@@ -54,5 +55,6 @@ int main(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     EQUAL(last, size - 1);
     MPI_Finalize();
+    close_kept(kept);
     return 0;
 }
