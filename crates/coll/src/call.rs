@@ -17,6 +17,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use hikyaku_msg::{Layout, join, join_all};
+use hikyaku_nic::ring::copy;
 
 use crate::error::{Caller, Cause, CollError, Failure};
 use crate::group::{Group, Notice, OperationEnding};
@@ -611,7 +612,7 @@ impl<'c, G: Group> Team<'c, G> {
         match (part, place) {
             (Part::Whole(bytes), Place::Whole(into)) => {
                 self.check_argument(what, into.len(), bytes.len())?;
-                Ok(|| into.copy_from_slice(bytes))
+                Ok(|| copy(bytes, into))
             }
             _ => Err(self.unsuitable("moves no part with gaps within a rank")),
         }

@@ -1,6 +1,8 @@
 //! Combines values: two of them, a stream of them, and contributions by lines, up a binomial tree:
 //! `((0 ∘ 1) ∘ (2 ∘ 3)) ∘ ...`.
 
+use hikyaku_nic::ring::copy;
+
 use crate::error::Failure;
 use crate::group::Group;
 use crate::mates::MOST_MATES;
@@ -169,7 +171,7 @@ pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
     for place in 0..size {
         let slot = &mut scratch[slots[trees]..][..length];
         if place == own_place {
-            slot.copy_from_slice(own);
+            copy(own, slot);
         } else {
             read(place, slot)?;
         }
@@ -186,7 +188,7 @@ pub(crate) fn combine_tree<B: Copy, E, F: Combine<B>>(
             trees -= 1;
         }
     }
-    out.copy_from_slice(&scratch[slots[0]..][..length]);
+    copy(&scratch[slots[0]..][..length], out);
     Ok(())
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
 ) -> Result<(), Failure<G>> {
     let (place, size) = (rounds.place_from(first), rounds.size);
     if size == 1 {
-        own.into_iter().for_each(|own| result.copy_from_slice(own));
+        own.into_iter().for_each(|own| copy(own, result));
         return Ok(());
     }
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
@@ -212,12 +214,12 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
     for from in starts(result.len(), piece) {
         let length = piece.min(result.len() - from);
         let out = &mut result[from..][..length];
-        let (copy, scratch) = scratch.split_at_mut(length);
+        let (kept, scratch) = scratch.split_at_mut(length);
         let own = match own {
             Some(own) => &own[from..][..length],
             None => {
-                copy.copy_from_slice(out);
-                copy
+                copy(out, kept);
+                kept
             }
         };
         let read = |place, into: &mut [G::Byte]| {
@@ -225,7 +227,7 @@ pub(crate) fn combine_share<G: Group, F: Combine<G::Byte>>(
         };
         if size == 2 {
             if place > 0 {
-                out.copy_from_slice(own);
+                copy(own, out);
             }
             combine_two(place, own, out, &mut scratch[..length], reduction, read)?;
         } else {
@@ -274,7 +276,7 @@ impl<'b, B: Copy> Accumulator<'b, B> {
     /// Moves the value to its first buffer.
     pub(crate) fn finish(self) {
         if self.swapped {
-            self.spare.copy_from_slice(self.value);
+            copy(self.value, self.spare);
         }
     }
 }

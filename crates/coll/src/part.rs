@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::{Deref, Range};
 
 use hikyaku_msg::{PACKET, Scattered};
+use hikyaku_nic::ring::copy;
 
 use crate::blocks::{disjoint, split_mut};
 use crate::rounds::starts;
@@ -178,7 +179,7 @@ impl<B: Copy> Data<B> for [B] {
 
     #[inline(always)]
     fn put(&mut self, at: usize, bytes: &[B]) {
-        self[at..][..bytes.len()].copy_from_slice(bytes);
+        copy(bytes, &mut self[at..][..bytes.len()]);
     }
 
     #[inline(always)]
@@ -267,7 +268,7 @@ impl Data<u8> for Place<'_, u8> {
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
         match self {
-            Place::Whole(place) => place[at..][..bytes.len()].copy_from_slice(bytes),
+            Place::Whole(place) => copy(bytes, &mut place[at..][..bytes.len()]),
             Place::Scattered(data) => data.unpack(at, bytes),
         }
     }

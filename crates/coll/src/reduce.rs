@@ -11,6 +11,8 @@
 
 use std::future::Future;
 
+use hikyaku_nic::ring::copy;
+
 use crate::call::{Begun, Call, Team};
 use crate::combine::{Accumulator, Combine, PARTS, Reduction, combine_whole};
 use crate::error::Failure;
@@ -87,19 +89,19 @@ impl<'a, B: Copy> Operand<'a, B> {
     }
 
     /// The bytes to combine in. Lent bytes are copied.
-    pub(crate) fn own<'b>(self, copy: &'b mut Vec<B>) -> &'b mut [B]
+    pub(crate) fn own<'b>(self, room: &'b mut Vec<B>) -> &'b mut [B]
     where
         'a: 'b,
     {
         match self {
             Operand::Own(bytes) => bytes,
             Operand::Apart { from, into } if from.len() == into.len() => {
-                into.copy_from_slice(from);
+                copy(from, into);
                 into
             }
             Operand::Lent(bytes) | Operand::Apart { from: bytes, .. } => {
-                copy.extend_from_slice(bytes);
-                copy
+                room.extend_from_slice(bytes);
+                room
             }
         }
     }
@@ -352,7 +354,7 @@ async fn linear<G: Group, F: Combine<G::Byte>>(
     let last = team.size() - 1;
     for rank in (0..team.size()).rev() {
         match (rank == root, rank == last) {
-            (true, true) => value.bytes().copy_from_slice(data),
+            (true, true) => copy(data, value.bytes()),
             (true, false) => (reduction.combine)(data, value.bytes()),
             (false, true) => team.recv(value.bytes(), rank).await?,
             (false, false) => {
@@ -361,6 +363,6 @@ async fn linear<G: Group, F: Combine<G::Byte>>(
             }
         }
     }
-    data.copy_from_slice(value.bytes());
+    copy(value.bytes(), data);
     Ok(())
 }

@@ -11,7 +11,7 @@
 use std::future::Future;
 use std::ops::Range;
 
-use hikyaku_nic::ring::LINE_BYTES;
+use hikyaku_nic::ring::{LINE_BYTES, copy};
 
 use crate::blocks::BlockPlaces;
 use crate::call::{Begun, Call, Team};
@@ -242,7 +242,7 @@ async fn pairwise<G: Group, F: Combine<G::Byte>>(
 ) -> Result<(), Failure<G>> {
     team.require(reduction.commutative, "needs a commutative reduction")?;
     let mut scratch = Scratch::new(into.len());
-    into.copy_from_slice(&data[blocks.range(team.rank())]);
+    copy(&data[blocks.range(team.rank())], into);
     for step in 1..team.size() {
         let (to, from) = (team.after(step), team.before(step));
         team.exchange(&data[blocks.range(to)], to, scratch.bytes(), from).await?;
@@ -261,7 +261,7 @@ async fn ring<G: Group, F: Combine<G::Byte>>(
     reduction: &mut Reduction<F>,
 ) -> Result<(), Failure<G>> {
     reduce_round(team, data, blocks, 0, reduction).await?;
-    into.copy_from_slice(&data[blocks.range(team.rank())]);
+    copy(&data[blocks.range(team.rank())], into);
     Ok(())
 }
 
@@ -280,7 +280,7 @@ async fn read<G: Group, F: Combine<G::Byte>>(
     let rounds = LineRounds::begin(team).await?;
     let Some(memory) = rounds.show(Some(data)).await? else { return Ok(false) };
     let own = blocks.range(team.rank());
-    into.copy_from_slice(&data[own.clone()]);
+    copy(&data[own.clone()], into);
     let piece = (PIECE / reduction.width * reduction.width).max(reduction.width);
     let mut scratch = Scratch::new(piece.min(into.len()));
     for (at, into) in into.chunks_mut(piece).enumerate() {
@@ -439,7 +439,7 @@ fn combine<G: Group, F: Combine<G::Byte>>(
         let own = &data[own];
         return combine_tree(rounds.place, size, own, into, scratch.bytes(), reduction, read);
     }
-    into.copy_from_slice(&data[own]);
+    copy(&data[own], into);
     let mut theirs = Scratch::new(into.len());
     for place in (0..rounds.place).rev().chain((rounds.place + 1..size).rev()) {
         rounds.read(place, from(place), theirs.bytes())?;

@@ -10,6 +10,8 @@
 
 use std::future::Future;
 
+use hikyaku_nic::ring::copy;
+
 use crate::call::{Begun, Call, Team};
 use crate::combine::{Combine, PARTS, Reduction, digits};
 use crate::error::Failure;
@@ -180,7 +182,7 @@ async fn doubling_exclusive<G: Group, F: Combine<G::Byte>>(
     let (handed_on, taken) = join(hand_on, take).await;
     handed_on.and(taken)?;
     if rank > 0 {
-        data.copy_from_slice(before.bytes());
+        copy(before.bytes(), data);
     }
     doubling_inclusive(team, 1, data, reduction).await
 }
@@ -216,7 +218,7 @@ async fn linear_exclusive<G: Group, F: Combine<G::Byte>>(
         (reduction.combine)(before.bytes(), data);
         team.send(data, rank + 1).await?;
     }
-    data.copy_from_slice(before.bytes());
+    copy(before.bytes(), data);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use hikyaku_coll::{
     begin_reduce_scatter_block, begin_scan, begin_scatter,
 };
 use hikyaku_msg::MsgError;
+use hikyaku_nic::ring::copy;
 use hikyaku_rank::persistent::{DenseCall, DenseOperation, DenseRounds};
 use hikyaku_rank::{Error, RankPort};
 
@@ -223,7 +224,7 @@ impl<D: Dialect> Mpi<D> {
             // The result's buffer at rank 0 must not change.
             (false, 0) => {
                 let data = own.get_mut(..place.len())?;
-                data.copy_from_slice(Area::plain(out, count, datatype)?.bytes());
+                copy(Area::plain(out, count, datatype)?.bytes(), data);
                 data
             }
             (false, _) => {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hikyaku_coll as coll;
+use hikyaku_nic::ring::copy;
 use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
 
 use crate::arguments::{Blocks, Elements, Given, Operands, for_all};
@@ -381,7 +382,7 @@ impl<D: Dialect> Mpi<D> {
             let (mut data, failed) = given(swapped, into.len());
             landed(&into, async |into| {
                 let told = told(failed, coll::broadcast(&local, None, &mut data, 0)).await;
-                into.copy_from_slice(&data);
+                copy(&data, into);
                 told
             })
             .await

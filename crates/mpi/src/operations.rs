@@ -7,6 +7,7 @@ use std::rc::Rc;
 use hikyaku_coll::{Choices, Combination, Element, Reduction};
 use hikyaku_msg::PACKET;
 use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
+use hikyaku_nic::ring::copy;
 use hikyaku_rank::Communicator;
 
 use crate::arguments::Operands;
@@ -320,7 +321,7 @@ macro_rules! pairs {
 /// type is not supported here.
 pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     match op {
-        Predefined::Replace => return Some(|left, right| right.copy_from_slice(left)),
+        Predefined::Replace => return Some(|left, right| copy(left, right)),
         Predefined::Nothing => return Some(|_, _| {}),
         _ => {}
     }

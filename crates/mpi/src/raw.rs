@@ -14,6 +14,7 @@ use std::slice;
 use std::sync::Arc;
 
 use hikyaku_msg::{Pieces, RecvBuffer, SendBuffer};
+use hikyaku_nic::ring::copy;
 
 use crate::datatype::{self, Cursor, Datatype, DatatypeError};
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
@@ -187,7 +188,7 @@ impl Pieces for Spread {
 
     fn pack(&self, from: usize, into: &mut [u8]) {
         let Some(mut cursor) = self.cursor.clone() else {
-            return into.copy_from_slice(&self.buffer.bytes(self.length)[from..][..into.len()]);
+            return copy(&self.buffer.bytes(self.length)[from..][..into.len()], into);
         };
         cursor.seek(from as u64);
         self.buffer.pack(&mut cursor, into);
@@ -197,7 +198,7 @@ impl Pieces for Spread {
         let Some(cursor) = &mut self.cursor else {
             let place = &mut self.buffer.bytes_mut(self.length)[at..];
             let length = place.len().min(data.len());
-            return place[..length].copy_from_slice(&data[..length]);
+            return copy(&data[..length], &mut place[..length]);
         };
         cursor.seek(at as u64);
         self.buffer.unpack(cursor, data);

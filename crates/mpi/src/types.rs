@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use hikyaku_coll::{Part, Place};
 use hikyaku_msg::{PACKET, RecvBuffer, Scattered};
+use hikyaku_nic::ring::copy;
 
 use crate::attributes::Attributes;
 use crate::datatype::{Basic, Cursor, Datatype};
@@ -118,7 +119,7 @@ impl Plain {
     #[inline(always)]
     pub(crate) fn copy_to(self, other: Plain) {
         if self.buffer != other.buffer {
-            other.bytes_mut().copy_from_slice(self.bytes());
+            copy(self.bytes(), other.bytes_mut());
         }
     }
 }
@@ -255,7 +256,7 @@ impl Area {
     /// Copies data into it, which may be shorter than the area.
     pub(crate) fn put(&self, data: &[u8]) {
         match self.cursor() {
-            None => self.buffer.bytes_mut(self.length)[..data.len()].copy_from_slice(data),
+            None => copy(data, &mut self.buffer.bytes_mut(self.length)[..data.len()]),
             Some(mut cursor) => self.buffer.unpack(&mut cursor, data),
         }
     }
@@ -270,7 +271,7 @@ impl Area {
         match (self.memory(), other.memory()) {
             (Some(from), Some(to)) => {
                 let into = &mut to.bytes_mut(other.length)[..self.length];
-                into.copy_from_slice(from.bytes(self.length));
+                copy(from.bytes(self.length), into);
             }
             _ => self.copy_pieces(other),
         }

@@ -14,6 +14,7 @@
 
 use std::ops::Range;
 
+use hikyaku_nic::ring::copy;
 use thiserror::Error;
 
 /// The elements of a slice that form a message, and their order.
@@ -297,7 +298,7 @@ fn copy_run<T: Copy>(into: &mut [T], from: &[T]) {
         ([place], [value]) => *place = *value,
         (into, from) if into.len() == 8 => copy_short::<8, T>(into, from),
         (into, from) if into.len() == 4 => copy_short::<4, T>(into, from),
-        (into, from) => into.copy_from_slice(from),
+        (into, from) => copy(from, into),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Allreduce by reading: every rank combines one share of all ranks' memory into the place of the
 //! result, in the order of [`super::lines`]; then every rank copies the others' shares.
 
+use hikyaku_nic::ring::copy;
+
 use crate::combine::{Combine, PARTS, PIECE, Reduction, combine_tree, combine_two, digits};
 use crate::error::Failure;
 use crate::group::{CopyReach, Group};
@@ -41,9 +43,9 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
         let out = &mut data[at..own.end.min(at + piece)];
         let (mine, others) = scratch.split_at_mut(out.len());
         if let Some(from) = from {
-            out.copy_from_slice(&from[at..][..out.len()]);
+            copy(&from[at..][..out.len()], out);
         }
-        mine.copy_from_slice(out);
+        copy(out, mine);
         let read = |place, into: &mut [G::Byte]| memory.read(place, at, into);
         if size == 2 {
             let theirs = &mut others[..out.len()];
@@ -60,7 +62,7 @@ pub(super) async fn run<G: Group, F: Combine<G::Byte>>(
             return Err(Failure::<G>::from(outside).into());
         }
         if may_restart {
-            data[own].copy_from_slice(&before);
+            copy(&before, &mut data[own]);
         }
         return Ok(false);
     }

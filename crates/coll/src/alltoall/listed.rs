@@ -4,6 +4,8 @@
 //! own parts from all others. A rank whose parts are too long for that, or have gaps, writes a list
 //! that reports it. Every rank reads all lists: so all agree whether they fall back to messages.
 
+use hikyaku_nic::ring::copy;
+
 use crate::call::Team;
 use crate::error::Failure;
 use crate::group::Group;
@@ -91,7 +93,7 @@ fn put_own<G: Group>(
 ) {
     let own = team.rank() as usize;
     if let (Part::Whole(part), Place::Whole(place)) = (&parts[own], &mut into[own]) {
-        place.copy_from_slice(part);
+        copy(part, place);
     }
 }
 

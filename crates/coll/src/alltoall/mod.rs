@@ -20,6 +20,8 @@ use std::future::Future;
 use std::mem::replace;
 use std::ops::Range;
 
+use hikyaku_nic::ring::copy;
+
 use crate::call::{Begun, Call, Team};
 use crate::error::Failure;
 use crate::group::Group;
@@ -401,7 +403,7 @@ async fn bruck<G: Group, S: Source<G::Byte> + ?Sized, D: Data<G::Byte> + ?Sized>
         coming.resize(going.len(), G::Byte::default());
         team.exchange(&going, team.after(step), &mut coming, team.before(step)).await?;
         for (distance, place) in those().zip(0..) {
-            parts[block(distance)].copy_from_slice(&coming[block(place)]);
+            copy(&coming[block(place)], &mut parts[block(distance)]);
         }
         step = step.saturating_mul(2);
     }

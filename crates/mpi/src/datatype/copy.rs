@@ -12,6 +12,8 @@ use std::mem;
 use std::ptr;
 use std::sync::Arc;
 
+use hikyaku_nic::ring::copy_apart;
+
 use super::error::DatatypeError;
 use super::external32;
 use super::program::Program;
@@ -350,7 +352,7 @@ impl Packed for &mut [u8] {
     unsafe fn copy(self, address: usize) {
         let from = ptr::with_exposed_provenance::<u8>(address);
         // SAFETY: the caller promises the source, `self` is valid memory, and they do not overlap.
-        unsafe { ptr::copy_nonoverlapping(from, self.as_mut_ptr(), self.len()) };
+        unsafe { copy_apart(from, self.as_mut_ptr(), self.len()) };
     }
 }
 
@@ -379,7 +381,7 @@ impl Packed for &[u8] {
     unsafe fn copy(self, address: usize) {
         let to = ptr::with_exposed_provenance_mut::<u8>(address);
         // SAFETY: the caller promises the target, `self` is valid memory, and they do not overlap.
-        unsafe { ptr::copy_nonoverlapping(self.as_ptr(), to, self.len()) };
+        unsafe { copy_apart(self.as_ptr(), to, self.len()) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events: what an interface reports to its program.
 
 use super::{Completed, INLINE_BYTES, PeerFailure, Port, Rank, RingId};
-use crate::ring::LongStores;
+use crate::ring::{LongStores, copy};
 
 /// An event that `poll` yields.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Landing {
             Landing::Inline(inline) => inline.copy_to(into),
             Landing::Copied(bytes) => {
                 let length = bytes.len().min(into.len());
-                into[..length].copy_from_slice(&bytes[..length]);
+                copy(&bytes[..length], &mut into[..length]);
                 length
             }
             Landing::Ring(slice) => port.read_out(slice, into),

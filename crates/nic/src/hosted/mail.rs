@@ -14,7 +14,7 @@ use crate::fabric::{
     Space,
 };
 use crate::region::{RegionBuffer, RegionError};
-use crate::ring::{MailSlots, SlotStamp};
+use crate::ring::{MailSlots, SlotStamp, copy};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The mailboxes of one rank, by number.
@@ -143,7 +143,7 @@ impl<H: Host> MailboxPort for HostedPort<H> {
             inside.then(|| &mailbox.memory[start..start + length])
         });
         let outside = PostError::OutOfBounds { rank, offset: at.into(), length: length as u64 };
-        into.copy_from_slice(part.ok_or(outside)?);
+        copy(part.ok_or(outside)?, into);
         Ok(())
     }
 

@@ -6,10 +6,12 @@
 //! fails the model instead of tearing a message.
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
-use std::arch::x86_64 as arch;
+use std::{arch::x86_64 as arch, mem::MaybeUninit};
 #[cfg(not(loom))]
 use std::{marker::PhantomData, ptr::NonNull};
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+use crate::sync::compiler_fence;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of a cache line.
@@ -95,7 +97,7 @@ impl<'m> Bytes<'m> {
         let target = unsafe { self.start.add(at) };
         // SAFETY: the range ends within the area, by the assertion; the area is writable for 'm;
         // `from` is ordinary memory outside the area (a landing ring is only ever copied out).
-        unsafe { target.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        unsafe { copy_apart(from.as_ptr(), target.as_ptr(), from.len()) };
     }
 
     /// Borrowed bytes as a read-only area.
@@ -122,8 +124,12 @@ impl<'m> Bytes<'m> {
         if length >= LongStores::FROM && apart && way == LongStores::PastCaches {
             return self.stream(at, from);
         }
-        // SAFETY: the range ends within the area, by the assertion, and the other area is as long;
-        // `copy_from` allows an overlap.
+        if apart {
+            // SAFETY: the range ends within the area, by the assertion, and the other area is as
+            // long; they are apart.
+            return unsafe { copy_apart(from.start.as_ptr(), target, length) };
+        }
+        // SAFETY: as above; `copy_from` allows an overlap.
         unsafe { target.copy_from(from.start.as_ptr(), length) };
     }
 
@@ -154,7 +160,7 @@ impl<'m> Bytes<'m> {
         let origin = unsafe { self.start.add(at) };
         // SAFETY: the range ends within the area, by the assertion; the area is readable for 'm;
         // `into` is ordinary memory outside the area.
-        unsafe { origin.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+        unsafe { copy_apart(origin.as_ptr(), into.as_mut_ptr(), into.len()) };
     }
 
     /// The address of byte `at`, for prefetching only.
@@ -162,6 +168,69 @@ impl<'m> Bytes<'m> {
     pub fn address(&self, at: usize) -> *const u8 {
         self.start.as_ptr().wrapping_add(at)
     }
+}
+
+/// The length from which the C library may copy by one `rep movsb`, bytes.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+const REPEATED_FROM: usize = 2048;
+
+/// Bytes that a copy without `rep movsb` moves at a time.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+const BLOCK: usize = 64;
+
+/// Copies `from` to `into`, as long, like `copy_from_slice`, but fast for any two addresses.
+///
+/// The `rep movsb` of AMD's Zen 3 takes 25 times as long where the target lies 1 to 31 bytes after
+/// the source, modulo 4 KiB: 16 KiB within the caches 9.3 us and 0.35. The C library uses it from
+/// 2,112 bytes on (glibc 2.36). The start of a page and a large allocation are such a pair: malloc
+/// gives the address 16 of a page. There the copy is a loop, 0.5 us.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy<T: Copy>(from: &[T], into: &mut [T]) {
+    assert_eq!(from.len(), into.len(), "a copy between slices of different lengths");
+    // SAFETY: both slices have so many bytes, and a mutable one is apart from all others.
+    unsafe { copy_apart(from.as_ptr().cast(), into.as_mut_ptr().cast(), size_of_val(from)) };
+}
+
+/// [`copy()`] between two ranges of `length` bytes.
+///
+/// # Safety
+/// As for `ptr::copy_nonoverlapping`.
+#[inline]
+pub unsafe fn copy_apart(source: *const u8, target: *mut u8, length: usize) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    if length > REPEATED_FROM
+        && (1..32).contains(&(target.addr().wrapping_sub(source.addr()) % 4096))
+    {
+        // SAFETY: as the caller guarantees.
+        return unsafe { copy_blocks(source, target, length) };
+    }
+    // SAFETY: as the caller guarantees.
+    unsafe { target.copy_from_nonoverlapping(source, length) };
+}
+
+/// [`copy_apart`] by a loop of loads and stores.
+///
+/// # Safety
+/// As for `ptr::copy_nonoverlapping`.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+#[inline(never)]
+unsafe fn copy_blocks(source: *const u8, target: *mut u8, length: usize) {
+    let whole = length / BLOCK * BLOCK;
+    for at in (0..whole).step_by(BLOCK) {
+        let (from, to) = (source.wrapping_add(at).cast(), target.wrapping_add(at).cast());
+        // SAFETY: a block may be read there, by the caller's promise, whatever its bytes are.
+        let block: MaybeUninit<[u8; BLOCK]> = unsafe { std::ptr::read_unaligned(from) };
+        // SAFETY: a block may be written there, by the caller's promise.
+        unsafe { std::ptr::write_unaligned(to, block) };
+        // Otherwise the compiler calls the C library for the whole loop.
+        compiler_fence(Ordering::AcqRel);
+    }
+    let (from, to) = (source.wrapping_add(whole), target.wrapping_add(whole));
+    // SAFETY: the rest of both ranges.
+    unsafe { to.copy_from_nonoverlapping(from, length - whole) };
 }
 
 /// Stores bytes into words that have room for them: `W` words, or `B` bytes, by few wide stores,
@@ -338,6 +407,26 @@ impl<'m> Bytes<'m> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn copies_are_exact_between_any_two_addresses() {
+        const SIZE: usize = 2 * 4096;
+        let source: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+        let mut target = vec![0; SIZE];
+        // Every place of the target in a page of the source's, and so some that are slow.
+        for at in 0..64 {
+            for length in [0, 1, 2047, 2048, 2049, 2112, 2113, 2048 + at, 4096, SIZE - 64] {
+                target.fill(0xee);
+                copy(&source[64 - at..][..length], &mut target[at..][..length]);
+                assert_eq!(target[at..][..length], source[64 - at..][..length]);
+                let (before, after) = (&target[..at], &target[at + length..]);
+                assert!(before.iter().chain(after).all(|byte| *byte == 0xee));
+            }
+        }
+        let mut wide = [0; 300];
+        copy(&[1_u64 << 40; 300], &mut wide);
+        assert_eq!(wide, [1 << 40; 300]);
+    }
 
     #[test]
     fn long_stores_are_exact_at_every_alignment() {

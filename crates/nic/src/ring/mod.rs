@@ -12,7 +12,7 @@ mod lines;
 mod mail;
 mod status;
 
-pub use bytes::{Bytes, LongStores};
+pub use bytes::{Bytes, LongStores, copy, copy_apart};
 pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
     ReleaseError, Setup,

@@ -9,6 +9,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use hikyaku_nic::ring::copy_apart;
+
 use super::abi::{FidEp, FidMr, flag, mr_mode};
 use super::info::NO_CONTEXT;
 use super::object::{Domain, OpenObject};
@@ -227,16 +229,15 @@ impl Region {
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         let place = self.place(offset, bytes.len());
         // SAFETY: `place` has checked the target's bounds; a slice of a program cannot overlap it,
-        // as
-        // no reference into regions is ever made.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        // as no reference into regions is ever made.
+        unsafe { copy_apart(bytes.as_ptr(), place, bytes.len()) };
     }
 
     /// Copies bytes out of it. Panics if they are out of bounds.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         let place = self.place(offset, bytes.len());
         // SAFETY: as in `copy_in`.
-        unsafe { ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { copy_apart(place, bytes.as_mut_ptr(), bytes.len()) };
     }
 
     /// The address of bytes within it. Panics if they are out of bounds.

@@ -19,6 +19,7 @@ use hikyaku_nic::fabric::{
     Activity, Combining, Name, QueueAddress, QueueCombine, QueueMode, QueuePort, Wait,
 };
 use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::ring::copy;
 
 use super::error::PersistentError;
 use super::rounds::Rounds;
@@ -259,9 +260,9 @@ impl DenseRounds {
         match self.layout.call.operation {
             DenseOperation::Broadcast { root } if root != self.rank => {}
             DenseOperation::Allgather => {
-                memory[self.layout.block(self.rank)..][..bytes].copy_from_slice(own);
+                copy(own, &mut memory[self.layout.block(self.rank)..][..bytes]);
             }
-            _ => memory[..bytes].copy_from_slice(own),
+            _ => copy(own, &mut memory[..bytes]),
         }
         self.rounds.start(&[][..])
     }

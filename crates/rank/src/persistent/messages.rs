@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use hikyaku_msg::{ContextEndpoint, MsgError, join, join_all};
 use hikyaku_nic::fabric::QueueFault;
+use hikyaku_nic::ring::copy;
 
 use super::mail::{ExchangeSink, ExchangeSource};
 use super::setup::{EdgeEnd, correspondents, runs_with};
@@ -116,7 +117,7 @@ impl MessageRounds {
             let mut rest = &into[..];
             for run in &with.ins {
                 let (part, after) = rest.split_at(run.len());
-                data.run_mut(run).copy_from_slice(part);
+                copy(part, data.run_mut(run));
                 rest = after;
             }
         }

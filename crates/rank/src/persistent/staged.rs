@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use hikyaku_nic::fabric::{Command, Port, QueuePort, RemoteAddress, Space};
 use hikyaku_nic::region::RegionBuffer;
+use hikyaku_nic::ring::copy;
 
 use super::mail::{ExchangeSink, ExchangeSource};
 use super::rounds::Rounds;
@@ -90,7 +91,7 @@ impl StagedRounds {
             let mut rest = &mut places[*at..];
             for run in runs {
                 let (place, after) = rest.split_at_mut(run.len());
-                place.copy_from_slice(data.run(run));
+                copy(data.run(run), place);
                 rest = after;
             }
         };
@@ -128,7 +129,7 @@ impl StagedRounds {
             let mut rest = &places[at[self.rounds.place_of(edge)]..];
             for run in runs {
                 let (place, after) = rest.split_at(run.len());
-                data.run_mut(run).copy_from_slice(place);
+                copy(place, data.run_mut(run));
                 rest = after;
             }
         }
