@@ -350,7 +350,7 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         return Ok(ByLines::Done);
     }
     let long = (blocks.longest(), is_named || reads);
-    if rounds.way_of(LongOperation::Allgather, long, 0).await? == LongWay::Messages {
+    if rounds.way_of(LongOperation::Allgather, long).await? == LongWay::Messages {
         return Ok(ByLines::Messages);
     }
     let own = blocks.range(team.rank());

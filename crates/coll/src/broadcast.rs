@@ -95,7 +95,7 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         return Begun::Waits(run(group, call, (algorithm, shared), data, (root, true)));
     }
     let act = |team: &Team<'_, G>| match algorithm {
-        Algorithm::Lines => lines_at_once(team, data, root),
+        Algorithm::Lines => lines_at_once(team, data, (root, named.is_some())),
         _ => None,
     };
     Call::on_lines(group, signature, algorithm as usize, act)
@@ -361,35 +361,79 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     root: u32,
     (reads, is_named): (bool, bool),
 ) -> Result<ByLines, Stop<G>> {
-    let rounds = LineRounds::begin(team).await?;
+    let rounds =
+        LineRounds::begin(team).await.map_err(|stop| match team.rounds_over().get() > 0 {
+            // Other ranks may have the parts of these rounds.
+            true => Stop::Failed(stop.into_failure(team)),
+            false => stop,
+        })?;
     if reads && read(&rounds, data, root as usize).await? {
         return Ok(ByLines::Done);
     }
     if !rounds.mates.are_all() {
         return across(&rounds, data, root).await.map(|()| ByLines::Done);
     }
-    let long = (data.length(), is_named || reads);
-    if rounds.way_of(LongOperation::Broadcast, long, root as usize).await? == LongWay::Messages {
+    let (root, over) = (root as usize, team.rounds_over().get());
+    let may_leave = over == 0 && rounds.asks(LongOperation::Broadcast, data.length());
+    if !may_leave {
+        return rounds.broadcast_of(data, root, over).await.map(|()| ByLines::Done);
+    }
+    if rounds.place == root {
+        if !is_named && !reads && leaves(&rounds, data.length()) {
+            return rounds.leave_lines().await.map(|()| ByLines::Messages);
+        }
+        return rounds.broadcast_of(data, root, 0).await.map(|()| ByLines::Done);
+    }
+    let (first, mut packet) = (0..rounds.part(BROADCAST_PARTS, 1).min(data.length()), Vec::new());
+    if !rounds.take_unless_left(root, data.room(first, &mut packet)).await? {
         return Ok(ByLines::Messages);
     }
-    rounds.broadcast_of(data, root as usize).await.map(|()| ByLines::Done)
+    data.settle(0, &packet);
+    rounds.broadcast_of(data, root, 1).await.map(|()| ByLines::Done)
 }
 
-/// The same without waiting, if it is one part that is available.
+/// Whether this root sends its data by messages.
+fn leaves<G: Group>(rounds: &LineRounds<'_, G>, bytes: usize) -> bool {
+    rounds.choose_way(LongOperation::Broadcast, bytes) == LongWay::Messages
+}
+
+/// The same without waiting, if all parts are available. `None`: the call continues where this has
+/// stopped, after [`Team::rounds_over`].
 #[inline(always)]
 fn lines_at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     data: &mut D,
-    root: u32,
+    (root, is_named): (u32, bool),
 ) -> Option<Result<(), Failure<G>>> {
     if let Err(failure) = team.check_root(root) {
         return Some(Err(failure));
     }
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    if !rounds.begins_with(LongOperation::Broadcast, data.len(), BROADCAST_PARTS) {
+    if rounds.begins_with(LongOperation::Broadcast, data.len(), BROADCAST_PARTS) {
+        return rounds.try_broadcast(data, root as usize);
+    }
+    parts_at_once(&rounds, data, root as usize, is_named)
+}
+
+#[inline(never)]
+fn parts_at_once<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    data: &mut [G::Byte],
+    root: usize,
+    is_named: bool,
+) -> Option<Result<(), Failure<G>>> {
+    let may_leave =
+        rounds.place == root && !is_named && rounds.asks(LongOperation::Broadcast, data.len());
+    if may_leave && leaves(rounds, data.len()) {
         return None;
     }
-    rounds.try_broadcast(data, root as usize)
+    for part in data.chunks_mut(rounds.part(BROADCAST_PARTS, 1)) {
+        if let Err(failure) = rounds.try_broadcast(part, root)? {
+            return Some(Err(failure));
+        }
+        rounds.team.rounds_over().update(|over| over + 1);
+    }
+    Some(Ok(()))
 }
 
 #[inline(never)]
@@ -401,7 +445,7 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
     let mates = rounds.mates;
     let is_near = mates.ranks().contains(&root);
     if is_near {
-        rounds.broadcast_of(data, (root - mates.ranks().start) as usize).await?;
+        rounds.broadcast_of(data, (root - mates.ranks().start) as usize, 0).await?;
     }
     if rounds.place == 0 {
         let leaders = rounds.team.among(mates.leaders(), mates.own() as u32);
@@ -411,7 +455,7 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
             false => stop,
         })?;
     }
-    if is_near { Ok(()) } else { rounds.broadcast_of(data, 0).await }
+    if is_near { Ok(()) } else { rounds.broadcast_of(data, 0, 0).await }
 }
 
 /// Broadcast by reading: every rank copies out of the root's memory.

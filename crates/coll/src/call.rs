@@ -46,8 +46,8 @@ pub(crate) struct Call<'g, G: Group> {
     is_known: Cell<bool>,
     /// Whether it has entered its first round on the lines before its first poll.
     has_entered: Cell<bool>,
-    /// Whether it has combined its share of all contributions before it was first polled.
-    has_combined: Cell<bool>,
+    /// The rounds that were over before it was first polled.
+    rounds_over: Cell<usize>,
     /// The way that this rank has chosen for all ranks. Its time is recorded when the call ends.
     long: Cell<Option<LongCall>>,
     /// How it ends if it is dropped now. `None`: it has ended.
@@ -140,6 +140,9 @@ impl<'g, G: Group> Call<'g, G> {
             Some(Ok(result)) => {
                 call.ending.set(None);
                 group.pass(made);
+                if let Some(long) = call.long.take() {
+                    group.note_long(long);
+                }
                 Begun::Done(Ok(result))
             }
             Some(failed) => {
@@ -226,7 +229,7 @@ impl<'g, G: Group> Call<'g, G> {
             found: Cell::default(),
             is_known: Cell::new(false),
             has_entered: Cell::new(false),
-            has_combined: Cell::new(false),
+            rounds_over: Cell::new(0),
             long: Cell::new(None),
             ending: Cell::new(Some(OperationEnding::Failed(Cause::Dropped))),
         }
@@ -418,11 +421,12 @@ impl<'c, G: Group> Team<'c, G> {
         &self.call.has_entered
     }
 
-    /// Whether this call has combined its share of all contributions in a first round, which is
-    /// over.
+    /// The rounds on the lines that were over when this call became a future, which continues
+    /// there: parts of a broadcast, or the first round of an allreduce, in which this rank has
+    /// combined its share.
     #[inline]
-    pub(crate) fn has_combined(&self) -> &Cell<bool> {
-        &self.call.has_combined
+    pub(crate) fn rounds_over(&self) -> &Cell<usize> {
+        &self.call.rounds_over
     }
 
     /// Sets the way that this rank has chosen for all. `None`: the call does not use that way.

@@ -9,7 +9,8 @@
 //! 79. So the ways are measured while a job runs.
 //!
 //! All ranks must use the same way. So one of them, the root or the first, measures, chooses, and
-//! announces the choice in a line before the data.
+//! announces the choice: the root of a broadcast in the word of its first part, the first rank in a
+//! line before the data to which all contribute.
 
 use hikyaku_nic::time::Time;
 
@@ -41,9 +42,9 @@ pub enum LongOperation {
 }
 
 impl LongOperation {
-    /// Whether ranks learn the way of so many bytes, or of such parts of each rank, from a line
-    /// before the data. For less, that line costs more than the better way gains: the time from one
-    /// core to another.
+    /// Whether ranks have a choice of ways for so many bytes, or for such parts of each rank. For
+    /// less, a line before the data costs more than the better way gains: the time from one core to
+    /// another.
     pub(crate) const fn is_asked(self, bytes: usize) -> bool {
         bytes >= self.from()
     }

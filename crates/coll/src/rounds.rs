@@ -226,7 +226,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     }
 
     /// A broadcast of one part, without a long wait. `None`: continue with
-    /// [`LineRounds::broadcast`].
+    /// [`LineRounds::broadcast_of`].
     #[inline(always)]
     pub(crate) fn try_broadcast(
         &self,
@@ -322,30 +322,31 @@ impl<'t, G: Group> LineRounds<'t, G> {
         !self.asks(operation, bytes) && self.is_one_part(bytes, of_the_longest, 1)
     }
 
-    /// The way of long data that the mate at `root` announces. `is_named`: the program has chosen
-    /// lines.
+    /// The way that this rank chooses for long data.
+    pub(crate) fn choose_way(&self, operation: LongOperation, bytes: usize) -> LongWay {
+        let call = self.team.group().choose_long(operation, bytes);
+        self.team.choose_way(call);
+        call.as_ref().map_or(LongWay::Lines, LongCall::way)
+    }
+
+    /// The way of long data that the first mate announces before a call to which all contribute.
+    /// `is_named`: the program has chosen lines.
     pub(crate) async fn way_of(
         &self,
         operation: LongOperation,
         (bytes, is_named): (usize, bool),
-        root: usize,
     ) -> Result<LongWay, Stop<G>> {
         if !self.asks(operation, bytes) {
             return Ok(LongWay::Lines);
         }
-        let chooses = self.place == root && !is_named;
-        let group = self.team.group();
-        let call = if chooses { group.choose_long(operation, bytes) } else { None };
-        self.team.choose_way(call);
-        let way = call.as_ref().map_or(LongWay::Lines, LongCall::way);
+        let way = match self.place == 0 && !is_named {
+            true => self.choose_way(operation, bytes),
+            false => LongWay::Lines,
+        };
         let mut told = [G::told_way(way)];
-        if operation == LongOperation::Broadcast {
-            self.broadcast(&mut told, root).await?;
-            return Ok(G::way_told(told[0]));
-        }
-        // Where all read all contributions, all detect a rank that has made another call.
+        // All read all contributions, so all detect a rank that has made another call.
         self.meet(&[&told]).await?;
-        let read = if self.place == root { Ok(()) } else { self.read(root, 0, &mut told) };
+        let read = if self.place == 0 { Ok(()) } else { self.read(0, 0, &mut told) };
         self.finish(read)?;
         Ok(G::way_told(told[0]))
     }
@@ -418,6 +419,29 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let _ = group.finish_round();
         Err(Box::pin(self.other_word(place, said, self.word)).await)
+    }
+
+    /// Tells the receivers of a broadcast that its data comes by messages.
+    pub(crate) async fn leave_lines(self) -> Result<(), Stop<G>> {
+        let word = Signature::word_off_lines(self.word);
+        LineRounds { word, ..self }.give(&[]).await
+    }
+
+    /// [`LineRounds::take`] of the first part of a broadcast, and the end of its round. `false`:
+    /// the data comes by messages.
+    pub(crate) async fn take_unless_left(
+        &self,
+        root: usize,
+        into: &mut [G::Byte],
+    ) -> Result<bool, Stop<G>> {
+        let group = self.team.group();
+        let said = self.wait(|| group.contribution(root, 0, into).transpose()).await?;
+        let finished = group.finish_round();
+        if said != self.word && said != Signature::word_off_lines(self.word) {
+            return Err(Box::pin(self.other_word(root, said, self.word)).await);
+        }
+        finished.map_err(Failure::<G>::from)?;
+        Ok(said == self.word)
     }
 
     /// Waits until all others have contributed to a round to which this rank does not;
@@ -608,19 +632,20 @@ impl<'t, G: Group> LineRounds<'t, G> {
         data: &'a mut [G::Byte],
         root: usize,
     ) -> impl Future<Output = Result<(), Stop<G>>> + 'a {
-        self.broadcast_of(data, root)
+        self.broadcast_of(data, root, 0)
     }
 
-    /// The same for any data.
+    /// The same for any data, after so many parts.
     pub(crate) async fn broadcast_of<D: Data<G::Byte> + ?Sized>(
         &self,
         data: &mut D,
         root: usize,
+        parts: usize,
     ) -> Result<(), Stop<G>> {
         let part = self.part(BROADCAST_PARTS, 1);
         let group = self.team.group();
         let (mut outcome, mut packet) = (Ok(()), Vec::new());
-        for from in starts(data.length(), part) {
+        for from in starts(data.length(), part).skip(parts) {
             let range = from..data.length().min(from.saturating_add(part));
             if self.place == root {
                 let contributed = self.contribute(&[data.load(range, &mut packet)]).await;

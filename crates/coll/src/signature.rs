@@ -220,6 +220,12 @@ impl Signature {
         word >> BYTES_BITS << BYTES_BITS | held(bytes as u64)
     }
 
+    /// The word of a broadcast's root that sends the data by messages. It has no list of lengths.
+    #[inline]
+    pub(crate) fn word_off_lines(word: u64) -> u64 {
+        word | 1 << BYTES_BITS
+    }
+
     /// Whether two words have the same call number. Truncated numbers may be equal by accident.
     pub(crate) fn is_same_number(word: u64, other: u64) -> bool {
         low((word ^ other) >> (BYTES_BITS + LIST_BITS), NUMBER_BITS) == 0
@@ -233,6 +239,8 @@ impl Signature {
         let (root, word) = (low(word, ROOT_BITS), word >> ROOT_BITS);
         let (element, word) = (low(word, ELEMENT_BITS) as u8, word >> ELEMENT_BITS);
         let operation = Operation::ALL.get(word as usize).copied()?;
+        // See `word_off_lines`.
+        let has_list = has_list && operation != Operation::Broadcast;
         let combination = combination.checked_sub(1).map(|how| Combination(how as u8));
         let root = root.checked_sub(1).map(|root| root as u32);
         Some(Signature { operation, element, root, combination, has_list, bytes })
@@ -282,7 +290,8 @@ mod tests {
                 assert_ne!(other.sum(), plain.sum());
             }
             for call in [plain, plain.root(0), max.root(4095), max, in_place, max.list(true)] {
-                assert_eq!(Signature::of_word(call.word(77)), Some(call));
+                let decoded = call.list(call.has_list && operation != Operation::Broadcast);
+                assert_eq!(Signature::of_word(call.word(77)), Some(decoded));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));
                 assert!(!Signature::is_same_number(call.word(3), call.word(4)));
                 let other = call.bytes(9).list(call.has_list);

@@ -321,7 +321,7 @@ macro_rules! pairs {
 /// type is not supported here.
 pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     match op {
-        Predefined::Replace => return Some(|left, right| copy(left, right)),
+        Predefined::Replace => return Some(copy),
         Predefined::Nothing => return Some(|_, _| {}),
         _ => {}
     }

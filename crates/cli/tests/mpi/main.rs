@@ -7,6 +7,7 @@ mod bench;
 mod bits;
 mod compilers;
 mod coverage;
+mod crowded;
 mod ends;
 mod examples;
 mod gone;

@@ -33,14 +33,15 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     reduction: &mut Reduction<F>,
     (reads, is_named): (bool, bool),
 ) -> Result<(), Stop<G>> {
-    let rounds = LineRounds::begin(team).await.map_err(|stop| match team.has_combined().get() {
-        // The result has replaced a part of this rank's contribution.
-        true => Stop::Failed(stop.into_failure(team)),
-        false => stop,
-    })?;
+    let rounds =
+        LineRounds::begin(team).await.map_err(|stop| match team.rounds_over().get() > 0 {
+            // The result has replaced a part of this rank's contribution.
+            true => Stop::Failed(stop.into_failure(team)),
+            false => stop,
+        })?;
     let way = match reads {
         true => LongWay::Read,
-        false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named), 0).await?,
+        false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named)).await?,
     };
     if way == LongWay::Read && read::run(&rounds, from, data.whole_mut(), reduction).await? {
         return Ok(());
@@ -91,7 +92,7 @@ pub(super) fn at_once<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
 }
 
 /// [`combine_part`] of data that is shared out. `None`: the call continues where this has stopped,
-/// in its first round or, if [`Team::has_combined`], in its second.
+/// in its first round or, if [`Team::rounds_over`] says so, in its second.
 #[inline(never)]
 fn share_at_once<G: Group, F: Combine<G::Byte>>(
     rounds: &LineRounds<'_, G>,
@@ -107,7 +108,7 @@ fn share_at_once<G: Group, F: Combine<G::Byte>>(
     if let Err(failure) = combine_own(rounds, given, data, own.clone(), reduction) {
         return Some(Err(failure));
     }
-    rounds.team.has_combined().set(true);
+    rounds.team.rounds_over().set(1);
     match rounds.try_meet(&[&data[own]]) {
         Ok(met) => met.map(|()| collect_shares(rounds, data, reduction.width)),
         Err(failure) => Some(Err(failure)),
@@ -148,7 +149,7 @@ async fn combine_part<G: Group, F: Combine<G::Byte>>(
         false => 0..data.len(),
     };
     let begun = |stop: Stop<G>| Stop::Failed(stop.into_failure(rounds.team));
-    if !rounds.team.has_combined().take() {
+    if rounds.team.rounds_over().take() == 0 {
         let meet = rounds.meet(&[given.unwrap_or(data)]).await;
         meet.map_err(|stop| if is_first { stop } else { begun(stop) })?;
         combine_own(rounds, given, data, own.clone(), reduction)?;
@@ -212,5 +213,5 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         };
         combined.map_err(begun)?;
     }
-    rounds.broadcast_of(data, 0).await.map_err(begun)
+    rounds.broadcast_of(data, 0, 0).await.map_err(begun)
 }

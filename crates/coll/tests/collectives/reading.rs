@@ -8,7 +8,7 @@ use std::task::Poll;
 use hikyaku_coll::reduce_scatter::Algorithm as Scattered;
 use hikyaku_coll::{
     CollectiveBook, CommunicatorGroup, Group, LongWay, Operand, Reduction, allgather, allreduce,
-    alltoall, begin_allreduce, broadcast, reduce_scatter_block,
+    alltoall, begin_allreduce, begin_broadcast, broadcast, reduce_scatter_block,
 };
 use hikyaku_msg::ContextEndpoint;
 use hikyaku_nic::fabric::MemoryPort;
@@ -228,5 +228,33 @@ fn a_long_allreduce_has_one_result_whichever_way_it_learns() {
                 assert!(into.iter().all(|byte| *byte == all), "call {call} of {ranks} in place");
             }
         });
+    }
+}
+
+/// A broadcast without a named algorithm uses lines, and tries messages, which its root announces.
+#[test]
+fn a_long_broadcast_arrives_whichever_way_its_root_chooses() {
+    for ranks in [2, 3] {
+        let (messages, _) = run_engines(ports(ranks), 7, async |engine: &RefCell<Engine>| {
+            let endpoint = ContextEndpoint::new(engine, 9);
+            let book = CollectiveBook::with_lines(&endpoint, 0);
+            let group = CommunicatorGroup::new(endpoint, &book);
+            let mut sent = [0; 2];
+            for call in 0..90 * ranks {
+                let (root, length) = (call % ranks, (64 << 10) + 100 * (call / ranks) as usize);
+                let value = (call % 250) as u8 + 1;
+                let mut data = vec![if group.rank() == root { value } else { 0 }; length];
+                let before = engine.borrow().statistics().messages_sent;
+                begin_broadcast(&group, None, &mut data, root).end().await.unwrap();
+                assert!(data.iter().all(|byte| *byte == value), "call {call} of {ranks} ranks");
+                let has_sent = engine.borrow().statistics().messages_sent > before;
+                sent[usize::from(has_sent)] += u32::from(group.rank() == root);
+            }
+            let mut data = vec![0; (64 << 10) + 64 * group.rank() as usize];
+            let differs = broadcast(&group, None, &mut data, 0).await.is_err();
+            (sent, differs || group.rank() == 0)
+        });
+        let uses_both = |sent: &[u32; 2]| sent.iter().all(|calls| *calls > 0);
+        assert!(messages.iter().all(|(sent, differs)| uses_both(sent) && *differs), "{messages:?}");
     }
 }
