@@ -6,6 +6,9 @@
 //! address: the kernel checks only that it is mapped. As with every remote write, the two programs
 //! must agree on the use of the memory.
 
+use std::sync::OnceLock;
+
+use hikyaku_nic::ring::repeats_slowly;
 use libc::{c_ulong, c_void, iovec, pid_t};
 use rustix::io::Errno;
 
@@ -17,6 +20,21 @@ const MOST_PER_CALL: usize = 1 << 30;
 /// # Errors
 /// The system's error. A part may have been copied.
 pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
+    if !is_slow(from, into.as_ptr().addr() as u64, into.len()) {
+        return read_at_once(pid, from, into);
+    }
+    let mut steps = Steps::like(from);
+    let mut at = from;
+    for piece in into.chunks_mut(STEP) {
+        let step = steps.room(piece.len());
+        read_at_once(pid, at, step)?;
+        hikyaku_nic::ring::copy(step, piece);
+        at = at.wrapping_add(STEP as u64);
+    }
+    Ok(())
+}
+
+fn read_at_once(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
     let length = into.len();
     let start = into.as_mut_ptr();
     // SAFETY: `copy` passes addresses inside `into`, which may be written.
@@ -31,12 +49,76 @@ pub(crate) fn read(pid: u32, from: u64, into: &mut [u8]) -> Result<(), Errno> {
 /// # Errors
 /// The system's error. A part may have been copied.
 pub(crate) fn write(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
+    if !is_slow(payload.as_ptr().addr() as u64, to, payload.len()) {
+        return write_at_once(pid, to, payload);
+    }
+    let mut steps = Steps::like(to);
+    let mut at = to;
+    for piece in payload.chunks(STEP) {
+        let step = steps.room(piece.len());
+        hikyaku_nic::ring::copy(piece, step);
+        write_at_once(pid, at, step)?;
+        at = at.wrapping_add(STEP as u64);
+    }
+    Ok(())
+}
+
+fn write_at_once(pid: u32, to: u64, payload: &[u8]) -> Result<(), Errno> {
     let start = payload.as_ptr().cast_mut();
     // SAFETY: `copy` passes addresses inside `payload`, which the call only reads.
     let call = |pid, local: &iovec, remote: &iovec| unsafe {
         libc::process_vm_writev(pid, local, ONE, remote, ONE, 0)
     };
     copy(pid, start.cast(), payload.len(), to, call)
+}
+
+/// The length from which two copies are faster than a slow one, bytes.
+const STEPS_FROM: usize = 32 << 10;
+
+/// Bytes that are copied at a time in two steps: in the second-level cache.
+const STEP: usize = 64 << 10;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// Whether the kernel copies slowly between these addresses: it uses `rep movsb` too. On a Zen 3
+/// 1 MiB takes 620 us, and 120 between others.
+fn is_slow(source: u64, target: u64, length: usize) -> bool {
+    length >= STEPS_FROM && repeats_slowly(source, target) && is_amd()
+}
+
+/// Whether this is a processor of AMD. Those of others are not slow.
+fn is_amd() -> bool {
+    static IS_AMD: OnceLock<bool> = OnceLock::new();
+    *IS_AMD.get_or_init(|| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let name = std::arch::x86_64::__cpuid(0);
+            let name = [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes);
+            name.as_flattened() == b"AuthenticAMD"
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    })
+}
+
+/// A buffer for copies in two steps, at the same place of a page as one end, so that the kernel's
+/// copy is fast.
+struct Steps {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Steps {
+    fn like(address: u64) -> Steps {
+        let bytes = vec![0; STEP + PAGE];
+        let start = (address as usize).wrapping_sub(bytes.as_ptr().addr()) % PAGE;
+        Steps { bytes, start }
+    }
+
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        &mut self.bytes[self.start..][..length]
+    }
 }
 
 /// Each call names one range on each side.
@@ -99,6 +181,28 @@ mod tests {
         assert_eq!(read(own, 8, &mut []), Ok(()));
     }
 
+    #[test]
+    fn copies_are_exact_wherever_both_ends_lie() {
+        let own = std::process::id();
+        const SIZE: usize = 2 * STEP + STEP / 2;
+        let source: Vec<u8> = (0..SIZE + PAGE).map(|at| (at % 251) as u8).collect();
+        let mut target = vec![0; SIZE + PAGE];
+        // Somewhere among these places the two are a slow pair.
+        for at in (0..PAGE).step_by(16) {
+            for length in [STEPS_FROM - 1, STEPS_FROM, STEP, STEP + 1, SIZE] {
+                target.fill(0xee);
+                read(own, address(&source), &mut target[at..][..length]).unwrap();
+                assert!(target[at..][..length] == source[..length], "read, {length} at {at}");
+                assert!(target[at + length..].iter().all(|byte| *byte == 0xee));
+                target.fill(0xee);
+                let to = target[at..].as_mut_ptr().expose_provenance() as u64;
+                write(own, to, &source[..length]).unwrap();
+                assert!(target[at..][..length] == source[..length], "write, {length} at {at}");
+                assert!(target[at + length..].iter().all(|byte| *byte == 0xee));
+            }
+        }
+    }
+
     /// Three pages: two that are mapped and one that is not.
     fn pages() -> NonNull<u8> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -111,8 +215,6 @@ mod tests {
         unsafe { munmap(last.as_ptr().cast(), PAGE) }.unwrap();
         start
     }
-
-    const PAGE: usize = 4096;
 
     #[test]
     fn missing_memory_ends_a_copy_after_a_part() {

@@ -194,6 +194,12 @@ pub fn copy<T: Copy>(from: &[T], into: &mut [T]) {
     unsafe { copy_apart(from.as_ptr().cast(), into.as_mut_ptr().cast(), size_of_val(from)) };
 }
 
+/// Whether `rep movsb` between these addresses is slow on some processors: see [`copy()`].
+#[inline]
+pub fn repeats_slowly(source: u64, target: u64) -> bool {
+    cfg!(target_arch = "x86_64") && (1..32).contains(&(target.wrapping_sub(source) % 4096))
+}
+
 /// [`copy()`] between two ranges of `length` bytes.
 ///
 /// # Safety
@@ -201,9 +207,7 @@ pub fn copy<T: Copy>(from: &[T], into: &mut [T]) {
 #[inline]
 pub unsafe fn copy_apart(source: *const u8, target: *mut u8, length: usize) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    if length > REPEATED_FROM
-        && (1..32).contains(&(target.addr().wrapping_sub(source.addr()) % 4096))
-    {
+    if length > REPEATED_FROM && repeats_slowly(source.addr() as u64, target.addr() as u64) {
         // SAFETY: as the caller guarantees.
         return unsafe { copy_blocks(source, target, length) };
     }

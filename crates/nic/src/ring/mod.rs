@@ -12,7 +12,7 @@ mod lines;
 mod mail;
 mod status;
 
-pub use bytes::{Bytes, LongStores, copy, copy_apart};
+pub use bytes::{Bytes, LongStores, copy, copy_apart, repeats_slowly};
 pub use command::{
     CommandQueue, CommandSlot, Descriptor, GENERATION_MASK, MAX_LEAD, QueueFull, QueuePointers,
     ReleaseError, Setup,
