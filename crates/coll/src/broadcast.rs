@@ -361,40 +361,36 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
     root: u32,
     (reads, is_named): (bool, bool),
 ) -> Result<ByLines, Stop<G>> {
-    let rounds =
-        LineRounds::begin(team).await.map_err(|stop| match team.rounds_over().get() > 0 {
-            // Other ranks may have the parts of these rounds.
-            true => Stop::Failed(stop.into_failure(team)),
-            false => stop,
-        })?;
+    let rounds = LineRounds::begin(team).await?;
     if reads && read(&rounds, data, root as usize).await? {
         return Ok(ByLines::Done);
     }
     if !rounds.mates.are_all() {
         return across(&rounds, data, root).await.map(|()| ByLines::Done);
     }
-    let (root, over) = (root as usize, team.rounds_over().get());
-    let may_leave = over == 0 && rounds.asks(LongOperation::Broadcast, data.length());
-    if !may_leave {
-        return rounds.broadcast_of(data, root, over).await.map(|()| ByLines::Done);
-    }
-    if rounds.place == root {
-        if !is_named && !reads && leaves(&rounds, data.length()) {
+    let (root, bytes) = (root as usize, data.length());
+    if team.rounds_over().get() == 0 && rounds.asks(LongOperation::Broadcast, bytes) {
+        if leaves(&rounds, root, (bytes, is_named || reads)) {
             return rounds.leave_lines().await.map(|()| ByLines::Messages);
         }
-        return rounds.broadcast_of(data, root, 0).await.map(|()| ByLines::Done);
+        if rounds.place != root && rounds.is_left_by(root).await? {
+            return Ok(ByLines::Messages);
+        }
     }
-    let (first, mut packet) = (0..rounds.part(BROADCAST_PARTS, 1).min(data.length()), Vec::new());
-    if !rounds.take_unless_left(root, data.room(first, &mut packet)).await? {
-        return Ok(ByLines::Messages);
-    }
-    data.settle(0, &packet);
-    rounds.broadcast_of(data, root, 1).await.map(|()| ByLines::Done)
+    rounds.broadcast_of(data, root).await.map(|()| ByLines::Done)
 }
 
-/// Whether this root sends its data by messages.
-fn leaves<G: Group>(rounds: &LineRounds<'_, G>, bytes: usize) -> bool {
-    rounds.choose_way(LongOperation::Broadcast, bytes) == LongWay::Messages
+/// Whether this rank is the root and sends its data by messages. `is_named`: the program has chosen
+/// lines.
+fn leaves<G: Group>(
+    rounds: &LineRounds<'_, G>,
+    root: usize,
+    (bytes, is_named): (usize, bool),
+) -> bool {
+    rounds.place == root
+        && !is_named
+        && rounds.asks(LongOperation::Broadcast, bytes)
+        && rounds.choose_way(LongOperation::Broadcast, bytes) == LongWay::Messages
 }
 
 /// The same without waiting, if all parts are available. `None`: the call continues where this has
@@ -422,9 +418,7 @@ fn parts_at_once<G: Group>(
     root: usize,
     is_named: bool,
 ) -> Option<Result<(), Failure<G>>> {
-    let may_leave =
-        rounds.place == root && !is_named && rounds.asks(LongOperation::Broadcast, data.len());
-    if may_leave && leaves(rounds, data.len()) {
+    if leaves(rounds, root, (data.len(), is_named)) {
         return None;
     }
     for part in data.chunks_mut(rounds.part(BROADCAST_PARTS, 1)) {
@@ -445,7 +439,7 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
     let mates = rounds.mates;
     let is_near = mates.ranks().contains(&root);
     if is_near {
-        rounds.broadcast_of(data, (root - mates.ranks().start) as usize, 0).await?;
+        rounds.broadcast_of(data, (root - mates.ranks().start) as usize).await?;
     }
     if rounds.place == 0 {
         let leaders = rounds.team.among(mates.leaders(), mates.own() as u32);
@@ -455,7 +449,7 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized>(
             false => stop,
         })?;
     }
-    if is_near { Ok(()) } else { rounds.broadcast_of(data, 0, 0).await }
+    if is_near { Ok(()) } else { rounds.broadcast_of(data, 0).await }
 }
 
 /// Broadcast by reading: every rank copies out of the root's memory.

@@ -140,9 +140,7 @@ impl<'g, G: Group> Call<'g, G> {
             Some(Ok(result)) => {
                 call.ending.set(None);
                 group.pass(made);
-                if let Some(long) = call.long.take() {
-                    group.note_long(long);
-                }
+                call.note_way();
                 Begun::Done(Ok(result))
             }
             Some(failed) => {
@@ -195,8 +193,8 @@ impl<'g, G: Group> Call<'g, G> {
             done.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await;
-        if let Some(long) = call.long.take().filter(|_| result.is_ok()) {
-            call.group.note_long(long);
+        if result.is_ok() {
+            call.note_way();
         }
         close.0.end_with(&result);
         result
@@ -244,6 +242,14 @@ impl<G: Group> Call<'_, G> {
             Ok(_) => OperationEnding::Done,
             Err(error) => self.failed(error),
         }));
+    }
+
+    /// Records the time of the way that this rank has chosen.
+    #[inline(always)]
+    fn note_way(&self) {
+        if let Some(long) = self.long.get() {
+            self.group.note_long(long);
+        }
     }
 
     #[cold]

@@ -261,6 +261,7 @@ pub trait Group {
     }
 
     /// The way that this rank chooses for a call of `bytes` bytes and announces to the others.
+    /// `None`: lines, which it does not measure.
     fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
         let _ = (operation, bytes);
         None

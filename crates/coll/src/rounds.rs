@@ -427,21 +427,16 @@ impl<'t, G: Group> LineRounds<'t, G> {
         LineRounds { word, ..self }.give(&[]).await
     }
 
-    /// [`LineRounds::take`] of the first part of a broadcast, and the end of its round. `false`:
-    /// the data comes by messages.
-    pub(crate) async fn take_unless_left(
-        &self,
-        root: usize,
-        into: &mut [G::Byte],
-    ) -> Result<bool, Stop<G>> {
+    /// Waits for the first round of a broadcast. Whether its root has left the lines, which ends
+    /// the round.
+    pub(crate) async fn is_left_by(&self, root: usize) -> Result<bool, Stop<G>> {
         let group = self.team.group();
-        let said = self.wait(|| group.contribution(root, 0, into).transpose()).await?;
-        let finished = group.finish_round();
-        if said != self.word && said != Signature::word_off_lines(self.word) {
-            return Err(Box::pin(self.other_word(root, said, self.word)).await);
+        let said = self.wait(|| group.contribution(root, 0, &mut []).transpose()).await?;
+        let is_left = said == Signature::word_off_lines(self.word);
+        if is_left {
+            self.finish(Ok(()))?;
         }
-        finished.map_err(Failure::<G>::from)?;
-        Ok(said == self.word)
+        Ok(is_left)
     }
 
     /// Waits until all others have contributed to a round to which this rank does not;
@@ -632,20 +627,19 @@ impl<'t, G: Group> LineRounds<'t, G> {
         data: &'a mut [G::Byte],
         root: usize,
     ) -> impl Future<Output = Result<(), Stop<G>>> + 'a {
-        self.broadcast_of(data, root, 0)
+        self.broadcast_of(data, root)
     }
 
-    /// The same for any data, after so many parts.
+    /// The same for any data, from the first part on that no round has had.
     pub(crate) async fn broadcast_of<D: Data<G::Byte> + ?Sized>(
         &self,
         data: &mut D,
         root: usize,
-        parts: usize,
     ) -> Result<(), Stop<G>> {
         let part = self.part(BROADCAST_PARTS, 1);
         let group = self.team.group();
         let (mut outcome, mut packet) = (Ok(()), Vec::new());
-        for from in starts(data.length(), part).skip(parts) {
+        for from in starts(data.length(), part).skip(self.team.rounds_over().take()) {
             let range = from..data.length().min(from.saturating_add(part));
             if self.place == root {
                 let contributed = self.contribute(&[data.load(range, &mut packet)]).await;
@@ -695,10 +689,15 @@ async fn wait_unless<G: Group, T>(
     .await
 }
 
-/// Waits for the turn of a call.
+/// Waits for the turn of a call. A call some of whose rounds are over cannot start again: its data
+/// has changed, or others have it.
 #[inline(always)]
 async fn wait_for_turn<G: Group>(team: &Team<'_, G>) -> Result<(), Stop<G>> {
-    wait_unless(team, || (team.turn() == LineTurn::Now).then_some(Ok(())), || None).await
+    let is_now = || (team.turn() == LineTurn::Now).then_some(Ok(()));
+    wait_unless(team, is_now, || None).await.map_err(|stop| match team.rounds_over().get() {
+        0 => stop,
+        _ => Stop::Failed(stop.into_failure(team)),
+    })
 }
 
 /// Waits in a call whose turn it is for a future other than a round, unless the lines are lost

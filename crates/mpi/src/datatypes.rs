@@ -3,6 +3,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use hikyaku_nic::ring::copy;
+
 use crate::arguments::Elements;
 use crate::communicators::{Comm, cut};
 use crate::datatype::{
@@ -534,7 +536,7 @@ impl<D: Dialect> Mpi<D> {
     ) -> Result<(), Failure> {
         let area = from.area().map_err(|it| it.of_buffer("inbuf"))?;
         let (start, end) = window(position.get(), area.len(), length(room, "outsize")?)?;
-        into.needed(end, "outbuf")?.bytes_mut(end)[start..].copy_from_slice(&area.data());
+        copy(&area.data(), &mut into.needed(end, "outbuf")?.bytes_mut(end)[start..]);
         position.set(end as i64);
         Ok(())
     }

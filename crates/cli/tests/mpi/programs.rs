@@ -2,13 +2,12 @@
 //! binaries on MPICH, and uses both binary interfaces, the standard's and MPICH's.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{
     HIKYAKU, assert_success, compile, compile_for_mpich, has_libfabric, hikyaku, is_long, mpich,
-    on_hosts, root, scratch, stderr, stdout,
+    on_hosts, root, say, scratch, stderr, stdout,
 };
 
 /// Numbers of ranks, and of ranks per virtual node.
@@ -55,10 +54,7 @@ fn passes_on_mpich(program: &Path, prefix: &Path, ranks: u32) {
     let output = command.arg(program).env("LD_LIBRARY_PATH", prefix.join("lib")).output().unwrap();
     let said = stdout(&output) + &stderr(&output);
     if output.status.code() == Some(124) {
-        // Not a macro, because the test harness captures their output.
-        let line = format!("unknown: {program:?} on MPICH, {ranks} ranks, did not end in 60 s\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
-        return;
+        return say(&format!("unknown: {program:?} on MPICH, {ranks} ranks, did not end in 60 s"));
     }
     assert!(output.status.success(), "{program:?} on MPICH, {ranks} ranks: {said}");
 }
@@ -262,11 +258,7 @@ fn has_memory(needed: u64) -> bool {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let available: u64 = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
     if available < needed {
-        // Not a macro, because the test harness captures their output.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {available} KiB of memory are available, and {needed} are needed"
-        );
+        say(&format!("skipped: {available} KiB of memory are available, and {needed} are needed"));
     }
     available >= needed
 }

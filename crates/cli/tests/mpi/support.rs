@@ -108,9 +108,13 @@ pub(crate) fn on_wire() -> Option<Vec<String>> {
             return Some(words.into_iter().map(str::to_owned).collect());
         }
     };
-    // Not a macro, because the test harness captures their output.
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    say(&format!("skipped: {why}"));
     None
+}
+
+/// Prints a line at once. Not by a macro, because the test harness captures their output.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Whether ranks of several hosts can reach each other here.
@@ -158,11 +162,7 @@ pub(crate) fn mpich() -> Option<PathBuf> {
         is_there().then_some(place)
     });
     if found.is_none() {
-        // Not a macro, because the test harness captures their output.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: no comparison with MPICH; `scripts/mpich.sh target/mpich` installs it"
-        );
+        say("skipped: no comparison with MPICH; `scripts/mpich.sh target/mpich` installs it");
     }
     found.clone()
 }

@@ -33,12 +33,7 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     reduction: &mut Reduction<F>,
     (reads, is_named): (bool, bool),
 ) -> Result<(), Stop<G>> {
-    let rounds =
-        LineRounds::begin(team).await.map_err(|stop| match team.rounds_over().get() > 0 {
-            // The result has replaced a part of this rank's contribution.
-            true => Stop::Failed(stop.into_failure(team)),
-            false => stop,
-        })?;
+    let rounds = LineRounds::begin(team).await?;
     let way = match reads {
         true => LongWay::Read,
         false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named)).await?,
@@ -213,5 +208,5 @@ async fn across<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>>(
         };
         combined.map_err(begun)?;
     }
-    rounds.broadcast_of(data, 0, 0).await.map_err(begun)
+    rounds.broadcast_of(data, 0).await.map_err(begun)
 }

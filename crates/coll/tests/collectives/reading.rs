@@ -250,6 +250,14 @@ fn a_long_broadcast_arrives_whichever_way_its_root_chooses() {
                 let has_sent = engine.borrow().statistics().messages_sent > before;
                 sent[usize::from(has_sent)] += u32::from(group.rank() == root);
             }
+            // More parts than the lines have room for: the call continues after those that it gave.
+            let all: Vec<u8> = (0..2 << 20).map(|at| (at % 251) as u8).collect();
+            for root in 0..ranks {
+                let mut data = if group.rank() == root { all.clone() } else { vec![0; 2 << 20] };
+                let by = Some(broadcast::Algorithm::Lines);
+                begin_broadcast(&group, by, &mut data, root).end().await.unwrap();
+                assert!(data == all, "{ranks} ranks, root {root}");
+            }
             let mut data = vec![0; (64 << 10) + 64 * group.rank() as usize];
             let differs = broadcast(&group, None, &mut data, 0).await.is_err();
             (sent, differs || group.rank() == 0)

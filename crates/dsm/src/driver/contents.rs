@@ -9,6 +9,7 @@
 use std::ptr::NonNull;
 
 use bytemuck::Pod;
+use hikyaku_nic::ring::copy_apart;
 use hikyaku_rank::View;
 
 /// Elements of a copy.
@@ -32,7 +33,7 @@ pub(super) fn read(view: &View, at: usize, into: &mut [u8]) {
     let (start, length) = tail(view, at);
     assert!(into.len() <= length, "what is read lies within the block");
     // SAFETY: inside the view by the check above; it may not overlap, being another node's.
-    unsafe { start.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+    unsafe { copy_apart(start.as_ptr(), into.as_mut_ptr(), into.len()) };
 }
 
 impl<T: Pod> CopyContents<T> {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hikyaku_coll::persistent::{Scheme, UnknownScheme};
+use hikyaku_nic::ring::copy;
 use hikyaku_rank::Error;
 use hikyaku_rank::persistent::{EdgeEnd, ExchangeSink, ExchangeSource, StagedRounds, Terms};
 
@@ -137,7 +138,7 @@ impl Kept {
     fn start(&self) -> Result<(), Failure> {
         let Inner { rounds, outs, .. } = &mut *self.0.borrow_mut();
         for (block, packed) in outs.spread() {
-            packed.copy_from_slice(&block.area.data());
+            copy(&block.area.data(), packed);
         }
         Ok(rounds.start(&*outs)?)
     }
