@@ -102,7 +102,9 @@ fn begin<'a, G: Group, D: Data<G::Byte> + ?Sized>(
         return Begun::Waits(start(call, (algorithm, true), mine, data, blocks));
     }
     let act = |team: &Team<'_, G>| match check(team, mine, data, &blocks) {
-        Ok(()) if algorithm == Algorithm::Lines => at_once(team, mine, data, &blocks),
+        Ok(()) if algorithm == Algorithm::Lines => {
+            at_once(team, mine, data, (&blocks, named.is_some()))
+        }
         Ok(()) => None,
         Err(failure) => Some(Err(failure)),
     };
@@ -350,7 +352,8 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         return Ok(ByLines::Done);
     }
     let long = (blocks.longest(), is_named || reads);
-    if rounds.way_of(LongOperation::Allgather, long).await? == LongWay::Messages {
+    let (rounds, way) = rounds.way_of(LongOperation::Allgather, long);
+    if way == LongWay::Messages {
         return Ok(ByLines::Messages);
     }
     let own = blocks.range(team.rank());
@@ -378,13 +381,14 @@ fn at_once<G: Group, D: Data<G::Byte> + ?Sized>(
     team: &Team<'_, G>,
     mine: Option<&[G::Byte]>,
     data: &mut D,
-    blocks: &BlockPlaces,
+    (blocks, is_named): (&BlockPlaces, bool),
 ) -> Option<Result<(), Failure<G>>> {
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
     let (own, longest) = (mine.unwrap_or(&data[blocks.range(team.rank())]), blocks.longest());
-    if !rounds.begins_with(LongOperation::Allgather, longest, PIECES) {
+    if !rounds.is_one_part(longest, PIECES, 1) {
         return None;
     }
+    let rounds = rounds.by_lines(LongOperation::Allgather, (longest, is_named))?;
     let rounds = rounds.of_length(own.len());
     match rounds.try_meet_of(&[own], |place| rounds.word_of(blocks.length(place as u32))) {
         Ok(met) => met.map(|()| {

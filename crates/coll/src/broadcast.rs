@@ -405,7 +405,8 @@ fn lines_at_once<G: Group, D: Data<G::Byte> + ?Sized>(
         return Some(Err(failure));
     }
     let (rounds, data) = (LineRounds::at_once(team)?, data.whole_mut()?);
-    if rounds.begins_with(LongOperation::Broadcast, data.len(), BROADCAST_PARTS) {
+    let is_asked = rounds.asks(LongOperation::Broadcast, data.len());
+    if !is_asked && rounds.is_one_part(data.len(), BROADCAST_PARTS, 1) {
         return rounds.try_broadcast(data, root as usize);
     }
     parts_at_once(&rounds, data, root as usize, is_named)

@@ -435,6 +435,11 @@ impl<'c, G: Group> Team<'c, G> {
         &self.call.rounds_over
     }
 
+    /// The way that this rank has chosen for all.
+    pub(crate) fn chosen_way(&self) -> Option<LongCall> {
+        self.call.long.get()
+    }
+
     /// Sets the way that this rank has chosen for all. `None`: the call does not use that way.
     #[inline]
     pub(crate) fn choose_way(&self, call: Option<LongCall>) {

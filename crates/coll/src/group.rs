@@ -6,7 +6,7 @@
 //! synchronisation). A facility that a group lacks is never chosen by default, and to ask for it by
 //! name is an error.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::future::{Future, ready};
 
@@ -15,7 +15,7 @@ use hikyaku_nic::fabric::ChannelOffer;
 
 use crate::costs::Costs;
 use crate::error::Cause;
-use crate::long::{LongCall, LongOperation, LongWay};
+use crate::long::{LongCall, LongCalls, LongOperation, LongWay};
 use crate::mates::Mates;
 use crate::questions::{Asked, Made};
 use crate::signature::Element;
@@ -255,14 +255,18 @@ pub trait Group {
         false
     }
 
-    /// Whether the group measures the ways of long data. The same on all ranks.
-    fn learns(&self) -> bool {
-        false
+    /// The ways of long data, where the group measures them: on all ranks or on none.
+    fn long_calls(&self) -> Option<&RefCell<LongCalls>> {
+        None
     }
 
-    /// The way that this rank chooses for a call of `bytes` bytes and announces to the others.
-    /// `None`: lines, which it does not measure.
-    fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
+    /// Chooses the way of a call of so many bytes, or that of the calls after it where its own is
+    /// known. `None`: lines, which this rank does not measure.
+    fn choose_long(
+        &self,
+        operation: LongOperation,
+        bytes: (usize, Option<LongWay>),
+    ) -> Option<LongCall> {
         let _ = (operation, bytes);
         None
     }
@@ -270,18 +274,6 @@ pub trait Group {
     /// Records the end of a call whose way this rank has chosen.
     fn note_long(&self, call: LongCall) {
         let _ = call;
-    }
-
-    /// Encodes a way as a byte.
-    fn told_way(way: LongWay) -> Self::Byte {
-        let _ = way;
-        Self::Byte::default()
-    }
-
-    /// Decodes a way.
-    fn way_told(byte: Self::Byte) -> LongWay {
-        let _ = byte;
-        LongWay::Lines
     }
 
     /// The length of the longest contribution, in bytes.

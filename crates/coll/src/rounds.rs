@@ -112,6 +112,10 @@ pub(crate) struct LineRounds<'t, G: Group> {
     pub(crate) team: &'t Team<'t, G>,
     pub(crate) mates: &'t Mates,
     word: u64,
+    /// The word that this rank writes: that of the first rank may announce the way of other calls.
+    own_word: u64,
+    /// The operation and length of a call by lines whose first rank may announce.
+    long: Option<(LongOperation, usize)>,
     /// How many ranks share the lines, and this one's place.
     pub(crate) size: usize,
     pub(crate) place: usize,
@@ -136,7 +140,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
         let word = team.word();
         team.count_in();
-        Ok(LineRounds { team, mates, word, size, place })
+        Ok(LineRounds { team, mates, word, own_word: word, long: None, size, place })
     }
 
     /// The same for a call whose ranks must all share the lines.
@@ -151,15 +155,16 @@ impl<'t, G: Group> LineRounds<'t, G> {
     #[inline(always)]
     pub(crate) fn at_once(team: &'t Team<'t, G>) -> Option<LineRounds<'t, G>> {
         let mates = team.group().mates().filter(|mates| mates.are_all())?;
-        let (size, place) = (team.size() as usize, team.rank() as usize);
-        Some(LineRounds { team, mates, word: team.word(), size, place })
+        let (size, place, word) = (team.size() as usize, team.rank() as usize, team.word());
+        Some(LineRounds { team, mates, word, own_word: word, long: None, size, place })
     }
 
     /// The same where each rank announces its own length, which may differ from the others'
     /// ([`LineRounds::meet_of`], [`LineRounds::read_said`]).
     #[inline]
     pub(crate) fn of_length(self, bytes: usize) -> LineRounds<'t, G> {
-        LineRounds { word: self.word_of(bytes), ..self }
+        let own_word = Signature::word_of_length(self.own_word, bytes);
+        LineRounds { word: self.word_of(bytes), own_word, ..self }
     }
 
     /// The word of a rank with this length in this call.
@@ -183,18 +188,18 @@ impl<'t, G: Group> LineRounds<'t, G> {
         words: impl Fn(usize) -> u64,
     ) -> Result<Option<()>, Failure<G>> {
         let group = self.team.group();
-        if !group.contribute(self.word, pieces)? {
+        if !group.contribute(self.own_word, pieces)? {
             return Ok(None);
         }
         self.team.has_entered().set(true);
         let same = self.look(|| group.all_contributed(self.word))?;
-        Ok(same.and_then(|same| (same || self.have_said(&words)).then_some(())))
+        Ok(same.and_then(|same| self.has_met(same, &words).then_some(())))
     }
 
     /// [`LineRounds::give`] without waiting. `None`: there is no room yet; continue with `give`.
     #[inline(always)]
     pub(crate) fn try_give(&self, bytes: &[G::Byte]) -> Option<Result<(), Failure<G>>> {
-        match self.team.group().contribute(self.word, &[bytes]) {
+        match self.team.group().contribute(self.own_word, &[bytes]) {
             Ok(has_room) => has_room.then(|| self.finish(Ok(()))),
             Err(error) => Some(Err(error.into())),
         }
@@ -308,47 +313,59 @@ impl<'t, G: Group> LineRounds<'t, G> {
     #[inline(always)]
     pub(crate) fn asks(&self, operation: LongOperation, bytes: usize) -> bool {
         let group = self.team.group();
-        operation.is_asked(bytes) && self.mates.are_all() && self.size > 1 && group.learns()
-    }
-
-    /// Whether a call begins with its data: they are one part, and no question precedes them.
-    #[inline(always)]
-    pub(crate) fn begins_with(
-        &self,
-        operation: LongOperation,
-        bytes: usize,
-        of_the_longest: usize,
-    ) -> bool {
-        !self.asks(operation, bytes) && self.is_one_part(bytes, of_the_longest, 1)
+        operation.is_asked(bytes)
+            && self.mates.are_all()
+            && self.size > 1
+            && group.long_calls().is_some()
     }
 
     /// The way that this rank chooses for long data.
     pub(crate) fn choose_way(&self, operation: LongOperation, bytes: usize) -> LongWay {
-        let call = self.team.group().choose_long(operation, bytes);
+        let call = self.team.group().choose_long(operation, (bytes, None));
         self.team.choose_way(call);
         call.as_ref().map_or(LongWay::Lines, LongCall::way)
     }
 
-    /// The way of long data that the first mate announces before a call to which all contribute.
+    /// The way of long data to which all contribute, as the first rank has announced it, and the
+    /// rounds of a call by lines, whose first rank may announce that of the calls after it.
     /// `is_named`: the program has chosen lines.
-    pub(crate) async fn way_of(
-        &self,
+    pub(crate) fn way_of(
+        self,
         operation: LongOperation,
         (bytes, is_named): (usize, bool),
-    ) -> Result<LongWay, Stop<G>> {
-        if !self.asks(operation, bytes) {
-            return Ok(LongWay::Lines);
-        }
-        let way = match self.place == 0 && !is_named {
-            true => self.choose_way(operation, bytes),
-            false => LongWay::Lines,
+    ) -> (LineRounds<'t, G>, LongWay) {
+        let group = self.team.group();
+        let asks = !is_named && self.asks(operation, bytes);
+        let Some(calls) = group.long_calls().filter(|_| asks) else {
+            return (self, LongWay::Lines);
         };
-        let mut told = [G::told_way(way)];
-        // All read all contributions, so all detect a rank that has made another call.
-        self.meet(&[&told]).await?;
-        let read = if self.place == 0 { Ok(()) } else { self.read(0, 0, &mut told) };
-        self.finish(read)?;
-        Ok(G::way_told(told[0]))
+        let way = calls.borrow_mut().begin(operation, bytes);
+        let mut own_word = self.own_word;
+        if self.place == 0 {
+            // What it has said in its first round it has said.
+            let call = match self.team.has_entered().get() {
+                true => self.team.chosen_way(),
+                false => group.choose_long(operation, (bytes, Some(way))),
+            };
+            self.team.choose_way(call);
+            own_word = Signature::word_ahead(own_word, call.as_ref().map_or(0, LongCall::ahead));
+        }
+        (LineRounds { own_word, long: Some((operation, bytes)), ..self }, way)
+    }
+
+    /// The same before the call becomes a future. `None`: it is not by lines.
+    #[inline]
+    pub(crate) fn by_lines(
+        self,
+        operation: LongOperation,
+        (bytes, is_named): (usize, bool),
+    ) -> Option<LineRounds<'t, G>> {
+        if !self.asks(operation, bytes) {
+            return Some(self);
+        }
+        let calls = self.team.group().long_calls()?;
+        let is_lines = calls.borrow().announced(operation, bytes) == LongWay::Lines;
+        (is_named || is_lines).then(|| self.way_of(operation, (bytes, is_named)).0)
     }
 
     /// Waits until `look` finds something.
@@ -388,7 +405,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     #[inline(always)]
     pub(crate) async fn contribute(&self, pieces: &[&[G::Byte]]) -> Result<(), Stop<G>> {
         let group = self.team.group();
-        self.wait(|| match group.contribute(self.word, pieces) {
+        self.wait(|| match group.contribute(self.own_word, pieces) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -424,7 +441,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     /// Tells the receivers of a broadcast that its data comes by messages.
     pub(crate) async fn leave_lines(self) -> Result<(), Stop<G>> {
         let word = Signature::word_off_lines(self.word);
-        LineRounds { word, ..self }.give(&[]).await
+        LineRounds { own_word: word, ..self }.give(&[]).await
     }
 
     /// Waits for the first round of a broadcast. Whether its root has left the lines, which ends
@@ -488,9 +505,8 @@ impl<'t, G: Group> LineRounds<'t, G> {
             said.operation().runs_ahead().then(|| self.differs(next, Some(said)))
         };
         match self.wait_unless(met, differs).await {
-            Ok(true) => Ok(()),
-            Ok(false) if self.have_said(&words) => Ok(()),
-            Ok(false) => Err(Box::pin(self.who_differs(words)).await),
+            Ok(same) if self.has_met(same, &words) => Ok(()),
+            Ok(_) => Err(Box::pin(self.who_differs(words)).await),
             Err(stop) => {
                 if matches!(stop, Stop::Failed(_)) {
                     let _ = group.finish_round();
@@ -500,11 +516,38 @@ impl<'t, G: Group> LineRounds<'t, G> {
         }
     }
 
-    /// Whether all others, who have contributed, have written these words.
-    fn have_said(&self, words: impl Fn(usize) -> u64) -> bool {
+    /// Whether all others, who have contributed, have written these words. `is_same`: they have
+    /// written this rank's.
+    #[inline(always)]
+    fn has_met(&self, is_same: bool, words: impl Fn(usize) -> u64) -> bool {
+        is_same && self.own_word == self.word || self.have_said(is_same, words)
+    }
+
+    /// The same; then all know what the first rank announces.
+    #[inline(never)]
+    fn have_said(&self, is_same: bool, words: impl Fn(usize) -> u64) -> bool {
         let group = self.team.group();
-        let said = |place| group.contribution(place, 0, &mut []).ok().flatten();
-        self.others().all(|place| said(place) == Some(words(place)))
+        let mut ahead = Signature::calls_ahead(self.own_word, self.word);
+        let mut has_said = |place| {
+            let Some(said) = group.contribution(place, 0, &mut []).ok().flatten() else {
+                return false;
+            };
+            let announced = self.ahead_of(place, said, words(place));
+            ahead = ahead.or(announced);
+            said == words(place) || announced.is_some()
+        };
+        let have_all = is_same || self.others().all(&mut has_said);
+        let announced = ahead.zip(self.long).zip(group.long_calls()).filter(|_| have_all);
+        if let Some(((ahead, (operation, bytes)), calls)) = announced {
+            calls.borrow_mut().announce(operation, bytes, ahead);
+        }
+        have_all
+    }
+
+    /// How many calls the mate at `place` announces, if its word is `word` but for that.
+    fn ahead_of(&self, place: usize, said: u64, word: u64) -> Option<u32> {
+        (place == 0).then_some(())?;
+        Signature::calls_ahead(said, word)
     }
 
     /// Ends a round to which some rank has contributed for another call, and reports that rank.
@@ -519,7 +562,10 @@ impl<'t, G: Group> LineRounds<'t, G> {
             }
         }
         let finished = group.finish_round();
-        others.retain(|(place, said)| *said != words(*place));
+        others.retain(|(place, said)| {
+            let word = words(*place);
+            *said != word && self.ahead_of(*place, *said, word).is_none()
+        });
         // Prefer a rank that cannot detect it: the others have to report it.
         let unaware = others.iter().find(|(_, said)| !self.is_aware(*said));
         match (unaware.or(others.first()), finished) {
@@ -581,7 +627,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
     ) -> Result<(), Failure<G>> {
         let said = self.team.group().contribution(place, from, into)?;
         match said {
-            Some(said) if said == word => Ok(()),
+            Some(said) if said == word || self.ahead_of(place, said, word).is_some() => Ok(()),
             said => Err(self.differs(place, said.and_then(Signature::of_word))),
         }
     }

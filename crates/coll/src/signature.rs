@@ -126,6 +126,9 @@ const COMBINATION_BITS: u32 = 3;
 const ROOT_BITS: u32 = 13;
 const ELEMENT_BITS: u32 = 6;
 
+/// The lowest bit of a root.
+const ROOT_AT: u32 = BYTES_BITS + LIST_BITS + NUMBER_BITS + COMBINATION_BITS;
+
 /// The lowest bits of a word.
 const fn low(word: u64, bits: u32) -> u64 {
     word & ((1 << bits) - 1)
@@ -226,6 +229,19 @@ impl Signature {
         word | 1 << BYTES_BITS
     }
 
+    /// The word of a call without a root that announces the way of this many calls after it, fewer
+    /// than 8,192, in place of the root ([`crate::long`]).
+    #[inline]
+    pub(crate) fn word_ahead(word: u64, calls: u32) -> u64 {
+        word | low(u64::from(calls), ROOT_BITS) << ROOT_AT
+    }
+
+    /// The number of calls whose way a word announces, if it is `word` but for that.
+    pub(crate) fn calls_ahead(said: u64, word: u64) -> Option<u32> {
+        let calls = low(said >> ROOT_AT, ROOT_BITS) as u32;
+        (said != word && said == Signature::word_ahead(word, calls)).then_some(calls)
+    }
+
     /// Whether two words have the same call number. Truncated numbers may be equal by accident.
     pub(crate) fn is_same_number(word: u64, other: u64) -> bool {
         low((word ^ other) >> (BYTES_BITS + LIST_BITS), NUMBER_BITS) == 0
@@ -239,10 +255,11 @@ impl Signature {
         let (root, word) = (low(word, ROOT_BITS), word >> ROOT_BITS);
         let (element, word) = (low(word, ELEMENT_BITS) as u8, word >> ELEMENT_BITS);
         let operation = Operation::ALL.get(word as usize).copied()?;
-        // See `word_off_lines`.
+        // See `word_off_lines` and `word_ahead`.
         let has_list = has_list && operation != Operation::Broadcast;
+        let has_root = !matches!(operation, Operation::Allgather | Operation::Allreduce);
         let combination = combination.checked_sub(1).map(|how| Combination(how as u8));
-        let root = root.checked_sub(1).map(|root| root as u32);
+        let root = root.checked_sub(1).filter(|_| has_root).map(|root| root as u32);
         Some(Signature { operation, element, root, combination, has_list, bytes })
     }
 }
@@ -290,7 +307,10 @@ mod tests {
                 assert_ne!(other.sum(), plain.sum());
             }
             for call in [plain, plain.root(0), max.root(4095), max, in_place, max.list(true)] {
-                let decoded = call.list(call.has_list && operation != Operation::Broadcast);
+                let mut decoded = call.list(call.has_list && operation != Operation::Broadcast);
+                if matches!(operation, Operation::Allgather | Operation::Allreduce) {
+                    decoded.root = None;
+                }
                 assert_eq!(Signature::of_word(call.word(77)), Some(decoded));
                 assert!(Signature::is_same_number(call.word(3), plain.word(259)));
                 assert!(!Signature::is_same_number(call.word(3), call.word(4)));
@@ -299,6 +319,21 @@ mod tests {
             }
         }
         assert_eq!(Signature::of_word(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_word_without_root_announces_calls_and_stays_that_of_its_call() {
+        let call = Signature::new(Operation::Allreduce).bytes(1 << 20);
+        let call = call.combination(Combination::SUM).element(Element::of::<f64>());
+        let word = call.word(200);
+        for calls in [1, 6, 100, 8191] {
+            let said = Signature::word_ahead(word, calls);
+            assert_eq!(Signature::calls_ahead(said, word), Some(calls));
+            assert_eq!(Signature::of_word(said), Some(call));
+            assert_eq!(Signature::calls_ahead(said, call.word(201)), None);
+            assert_eq!(Signature::calls_ahead(said, call.bytes(8).word(200)), None);
+        }
+        assert_eq!(Signature::calls_ahead(word, word), None);
     }
 
     /// A question carries a word; the decoded call is compared with the rank's own call.

@@ -34,9 +34,9 @@ pub(super) async fn run<G: Group, D: Data<G::Byte> + ?Sized, F: Combine<G::Byte>
     (reads, is_named): (bool, bool),
 ) -> Result<(), Stop<G>> {
     let rounds = LineRounds::begin(team).await?;
-    let way = match reads {
-        true => LongWay::Read,
-        false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named)).await?,
+    let (rounds, way) = match reads {
+        true => (rounds, LongWay::Read),
+        false => rounds.way_of(LongOperation::Allreduce, (data.length(), is_named)),
     };
     if way == LongWay::Read && read::run(&rounds, from, data.whole_mut(), reduction).await? {
         return Ok(());

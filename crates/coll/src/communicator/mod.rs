@@ -11,7 +11,7 @@
 mod book;
 mod doubts;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -26,7 +26,7 @@ use crate::error::Cause;
 use crate::group::{
     ADDRESS, ChannelUse, CopyReach, Facilities, Group, Network, Notice, OperationEnding,
 };
-use crate::long::{LongCall, LongOperation, LongWay};
+use crate::long::{LongCall, LongCalls, LongOperation, LongWay};
 use crate::mates::Mates;
 use crate::questions::{Asked, Made};
 use crate::signature::Element;
@@ -444,12 +444,17 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
         self.makes_way && self.endpoint.with_port(park)
     }
 
-    fn learns(&self) -> bool {
+    fn long_calls(&self) -> Option<&RefCell<LongCalls>> {
         // In virtual time the model fixes the time of each way, so there is nothing to learn.
-        self.endpoint.with_port(|port| !port.capabilities().virtual_time)
+        let learns = self.endpoint.with_port(|port| !port.capabilities().virtual_time);
+        learns.then_some(&self.book.long)
     }
 
-    fn choose_long(&self, operation: LongOperation, bytes: usize) -> Option<LongCall> {
+    fn choose_long(
+        &self,
+        operation: LongOperation,
+        bytes: (usize, Option<LongWay>),
+    ) -> Option<LongCall> {
         // Messages and reads need their peers to run at the same time: 8 ranks on 2 cores, a
         // broadcast of 1 MiB 0.40 ms by lines, 1.1 to 1.9 by messages.
         let now = |port: &mut P| (!port.is_crowded()).then(|| port.now());
@@ -460,14 +465,6 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
     fn note_long(&self, call: LongCall) {
         let now = self.endpoint.with_port(|port| port.now());
         self.book.long.borrow_mut().note(call, now);
-    }
-
-    fn told_way(way: LongWay) -> u8 {
-        way as u8
-    }
-
-    fn way_told(byte: u8) -> LongWay {
-        LongWay::ALL.get(usize::from(byte)).copied().unwrap_or(LongWay::Lines)
     }
 
     fn most_on_lines(&self) -> usize {

@@ -252,9 +252,9 @@ fn an_allreduce_needs_a_place_at_every_rank() {
     }
 }
 
-/// Ranks that could write their long data at once ask first too, like those that come later.
+/// Calls that are tried at once and calls that come later use the same way.
 #[test]
-fn data_that_are_long_and_yet_one_part_are_not_sent_before_the_question() {
+fn long_data_of_one_part_go_the_same_way_at_all_ranks() {
     const LENGTH: usize = 64 << 10;
     let groups = GroupLayout { area_bytes: 1 << 20, ..GroupLayout::DEFAULT };
     let layout = SegmentLayout { ring_bytes: 1 << 16, groups, ..SegmentLayout::for_ranks(2) };
@@ -273,7 +273,9 @@ fn data_that_are_long_and_yet_one_part_are_not_sent_before_the_question() {
     }
 }
 
-/// Six calls use lines and the next one uses messages: the times of the six are recorded.
+/// Six calls use lines, and their times are recorded. Then messages are tried: at once by the root of
+/// a broadcast; where all contribute, after a call by lines that announces it, which is the seventh
+/// of the allgathers.
 #[test]
 fn messages_are_tried_when_lines_are_known() {
     let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(2) };
@@ -284,20 +286,91 @@ fn messages_are_tried_when_lines_are_known() {
         let group = CommunicatorGroup::new(endpoint, &book);
         let sent = || engine.borrow().statistics().messages_sent;
         let mut data = vec![1; 512 << 10];
-        let mut counts = Vec::new();
-        for _ in 0..7 {
-            broadcast(&group, None, &mut data, 0).await.unwrap();
-            counts.push(sent());
+        let mut by_messages = Vec::new();
+        for call in 0..16 {
+            let before = sent();
+            match call {
+                0..7 => broadcast(&group, None, &mut data, 0).await.unwrap(),
+                _ => allgather(&group, None, None, &mut data).await.unwrap(),
+            }
+            by_messages.push(sent() > before);
         }
-        for _ in 0..7 {
-            allgather(&group, None, None, &mut data).await.unwrap();
-            counts.push(sent());
-        }
-        counts
+        by_messages
     });
-    let counts = &sent[0];
-    for (call, pair) in counts.windows(2).enumerate() {
-        assert_eq!(pair[0] < pair[1], call % 7 == 5, "call {} of {counts:?}", call + 1);
+    let expected = (0..16).map(|call| matches!(call, 6 | 14..)).collect::<Vec<_>>();
+    // A receiver of a broadcast sends nothing.
+    assert_eq!(sent[0], expected);
+    assert_eq!(sent[1][7..], expected[7..]);
+}
+
+/// The ports of `ranks` ranks whose lines carry 64 KiB at once.
+fn wide_ports(ranks: u32) -> Vec<TestPort> {
+    let groups = GroupLayout { area_bytes: 1 << 20, ..GroupLayout::DEFAULT };
+    let layout = SegmentLayout { ring_bytes: 1 << 16, groups, ..SegmentLayout::for_ranks(ranks) };
+    open(&LoopbackConfig { layout, ranks_per_node: ranks, region_bytes: 1 << 20 })
+}
+
+/// Calls of two operations and of equal and unequal parts, two of them under way at a time, for so
+/// long that lines and the other way are each announced again: results are right, and ranks use the
+/// same way, which a message that nobody expects would show.
+#[test]
+fn what_the_first_rank_announces_is_followed_by_all() {
+    const LENGTH: usize = 64 << 10;
+    for seed in 0..3 {
+        let (ways, _) = run_own(wide_ports(3), seed, async |engine: &RefCell<Engine<TestPort>>| {
+            let endpoint = ContextEndpoint::new(engine, 9);
+            let book = CollectiveBook::with_lines(&endpoint, 0);
+            let group = CommunicatorGroup::new(endpoint, &book);
+            let (own, sent) = (group.rank() as u8, || engine.borrow().statistics().messages_sent);
+            let lengths = [LENGTH, 5, LENGTH + 4];
+            let (mut ways, mut all, mut unequal) =
+                (Vec::new(), vec![0; 3 * LENGTH], vec![0; 2 * LENGTH + 9]);
+            for call in 0..190 {
+                let before = sent();
+                let mine = vec![own.wrapping_add(call); LENGTH + 4];
+                let equal = allgather(&group, None, Some(&mine[..LENGTH]), &mut all);
+                let part = &mine[..lengths[group.rank() as usize]];
+                let listed = allgatherv(&group, None, Some(part), &mut unequal, &lengths);
+                let (equal, listed) = hikyaku_msg::join(equal, listed).await;
+                equal.and(listed).unwrap();
+                for (data, lengths) in [(&all, [LENGTH; 3]), (&unequal, lengths)] {
+                    let mut from = 0;
+                    for (rank, length) in (0..).zip(lengths) {
+                        let sent = vec![call.wrapping_add(rank); length];
+                        assert!(data[from..from + length] == sent, "call {call}, rank {rank}");
+                        from += length;
+                    }
+                }
+                ways.push(sent() > before);
+            }
+            ways
+        });
+        let changes = ways[0].windows(2).filter(|two| two[0] != two[1]).count();
+        assert!(changes >= 3, "{:?}", ways[0]);
+        assert_eq!(ways[0], ways[2]);
     }
-    assert_eq!(counts[0], 0);
+}
+
+/// Call after call, another rank passes another length: in calls by lines, in the one that
+/// announces, in those by the other way. All ranks fail in that call, and in no other.
+#[test]
+fn a_call_that_differs_fails_whatever_was_announced() {
+    const LENGTH: usize = 64 << 10;
+    for (wrong, other) in [3, 6, 7, 8, 30, 69].into_iter().flat_map(|at| [(at, 0), (at, 1)]) {
+        let outcomes = run_engines(wide_ports(3), 11, async |group: &Ranks<'_>| {
+            let mut outcomes = Vec::new();
+            for call in 0..wrong + 9 {
+                let is_wrong = call == wrong && group.rank() == other;
+                let length = if is_wrong { 3 * LENGTH } else { LENGTH };
+                let (mine, mut all) = (vec![1; length], vec![0; 3 * length]);
+                outcomes.push(allgather(group, None, Some(&mine), &mut all).await);
+            }
+            outcomes
+        });
+        for (call, outcome) in outcomes.iter().flat_map(|of_rank| of_rank.iter().enumerate()) {
+            let differs = matches!(outcome, Err(CollError::Differ { .. }));
+            assert_eq!(differs, call == wrong, "call {call}, {wrong} of {other}: {outcome:?}");
+            assert!(differs || outcome.is_ok(), "call {call}, {wrong} of {other}: {outcome:?}");
+        }
+    }
 }
