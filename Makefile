@@ -1,7 +1,7 @@
-# The door to this tree: `make` alone lists what one can do here.
+# Entry point. `make` without a target lists the targets.
 #
-# Every target first sees to it that its tools are there (scripts/setup.sh installs them or says in
-# one line what to install) and prints the summary lines of the programs it runs unchanged.
+# Every target first checks its tools: scripts/setup.sh installs a missing one, or prints one line
+# on what to install. Targets print the summary lines of the programs that they run unchanged.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
@@ -11,16 +11,16 @@ RANKS := 4
 DURATION := 3600
 COUNT := 2000
 
-# Of `make mutants`: one mutant in SHARE, chosen by SEED, of CRATES (all that are looked after).
+# `make mutants` tests one in SHARE of the mutants of CRATES (default: all eight), sampled by SEED.
 SHARE := 10
 SEED := 1
 CRATES :=
 
-# Version of the licence and source checker; one on PATH is taken as it is.
+# The licence and source checker: the one on PATH if there is one, else this version.
 DENY_VERSION := 0.20.2
 DENY := $(or $(shell command -v cargo-deny 2>/dev/null),$(TARGET)/tools/bin/cargo-deny)
 
-# The same of the program that lists mutants.
+# The program that lists mutants, likewise.
 MUTANTS_VERSION := 27.1.0
 MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bin/cargo-mutants)
 
@@ -31,8 +31,8 @@ MUTANTS := $(or $(shell command -v cargo-mutants 2>/dev/null),$(TARGET)/tools/bi
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The heat equation three times: in Rust with pictures, then the same program of MPI in C and, by
-# mpi4py from PyPI, in Python. Each checks its answer against that of one rank.
+# The heat equation three times: in Rust with pictures, in C with MPI, and in Python with mpi4py
+# from PyPI. Each program compares its result with that of one rank.
 DEMO := $(TARGET)/demo
 demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/heat.html
 	@scripts/setup.sh rust cc python3
@@ -47,27 +47,27 @@ demo: ## solve the heat equation on 4 ranks in Rust, C and Python, write out/hea
 	@$(DEMO)/bin/pip install --quiet --disable-pip-version-check mpi4py numpy
 	$(RELEASE)/hikyaku run -n $(RANKS) -- $(DEMO)/bin/python examples/mpi/heat.py
 
-# Everything that a change can break: what is random or exhaustive is short here. All is built first.
-# Then tests run side by side, as most of them wait: for a message, for a death, for their turn in
-# virtual time. The longest program begins at once, and two targets share the others. What a target
-# says comes when it ends.
+# Everything that a change can break; random and exhaustive tests are short here. All tests are
+# built first. Then they run in parallel, because most of them wait: for a message, for a death, or
+# for their turn in virtual time. The longest program starts at once, and two targets share the
+# others. Each target prints its output when it finishes.
 BESIDE = export SHARED_TESTS=$$(mktemp -d); \
 	$(MAKE) --no-print-directory --jobs=$(1) --keep-going --output-sync=target $(2); \
 	code=$$?; rm -r "$$SHARED_TESTS"; exit $$code
 test: built ## run every test in short: unit, conformance, kill, soak, tidy, Python (10 minutes)
 	+@$(call BESIDE,3,longest python first second documented)
 
-# Random programs of the long test: half for real, half in virtual time on every machine.
+# Random programs in the long tests: half run for real, half in virtual time on every machine.
 PROGRAMS := 1000
 
-# All of `make test` and more of it, by the same programs: nothing is built twice. At length they keep
-# both processors busy, so that fewer run side by side. Only loom's models need a build of their own.
+# The tests of `make test`, at length. They are the same programs, so nothing is built twice; only
+# the loom models need their own build. The long tests use both CPUs, so fewer run in parallel.
 test-all: loom built ## run every test at length: also loom, explorer, torture, programs, mpi4py, providers
-	@scripts/setup.sh libfabric || echo "without libfabric its tests are skipped, and say so"
+	@scripts/setup.sh libfabric || echo "without libfabric, its tests print a line and are skipped"
 	+@export HIKYAKU_LONG=1 HIKYAKU_PROGRAMS=$(PROGRAMS); \
 	$(call BESIDE,2,LIMIT=2400 longest python first second documented)
 
-# A program of tests that hangs is ended and has failed; the others still say what they find.
+# A test program that takes longer than LIMIT seconds is killed and fails; the others still run.
 LIMIT := 1200
 LIMITED = --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/share.sh', '$(LIMIT)']"
 
@@ -83,7 +83,7 @@ built:
 	@scripts/setup.sh rust cc c++ python3 cmake pkg-config
 	cargo test --locked --workspace --no-run
 
-# No test is to find in its environment how this make was called.
+# Hides make's variables from the tests.
 ALONE := env -u MAKEFLAGS -u MFLAGS
 longest:
 	$(ALONE) cargo $(LIMITED) test --locked --workspace --no-fail-fast --test processes
@@ -94,23 +94,23 @@ first second:
 documented:
 	$(ALONE) cargo test --locked --workspace --no-fail-fast --doc
 
-# Another cfg for every crate: a target folder of its own keeps the others' builds. Models are
-# explored optimised, which is the difference between seconds and minutes.
+# `--cfg loom` applies to every crate, so a separate target folder keeps the other builds. Optimised
+# models are explored in seconds, unoptimised ones in minutes.
 loom: ## check the loom models of the rings and queues
 	@scripts/setup.sh rust cc
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		cargo $(LIMITED) test --locked --release -p hikyaku-nic --test all loom
 
-# The package is installed into an environment of its own, from PyPI but for what is built here.
+# The package is built and installed into its own environment. Its dependencies come from PyPI.
 python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	$(ALONE) scripts/python.sh $(TARGET)/python
 	$(ALONE) timeout --foreground $(if $(HIKYAKU_LONG),3600,$(LIMIT)) \
 		$(TARGET)/python/bin/python -m pytest
 
-# Its source is not ours: `apt-get source mpich` brings that of Debian. Both binary interfaces, six
-# minutes each once its tests are compiled.
-mpich-suite: ## run MPICH's own tests, from SOURCE=/path/to/mpich-4.0.2, by both binary interfaces
+# MPICH's source is not in this repository. On Debian, get it with `apt-get source mpich`. The suite
+# runs with both binary interfaces, six minutes each once its tests are compiled.
+mpich-suite: ## run MPICH's own tests, from SOURCE=/path/to/mpich-4.0.2, with both binary interfaces
 	@scripts/setup.sh rust cc python3
 	@test -n "$(SOURCE)" || { echo "mpich-suite: say where MPICH's source is: SOURCE=/path/to/mpich-4.0.2"; exit 2; }
 	scripts/mpi.sh --release
@@ -123,7 +123,7 @@ soak: ## run the soak test for DURATION seconds (default: an hour)
 	HIKYAKU_SOAK_SECONDS=$(DURATION) \
 		cargo test --locked --release -p hikyaku-jobs --test soak -- --nocapture
 
-mutants: $(MUTANTS) ## change the code in one place at a time and see whether tests notice (an hour)
+mutants: $(MUTANTS) ## change the code in one place at a time and check whether a test fails (an hour)
 	PATH="$(abspath $(TARGET)/tools/bin):$$PATH" \
 		cargo xtask mutants --share $(SHARE) --seed $(SEED) $(CRATES)
 
@@ -156,11 +156,11 @@ doc:
 deny: $(DENY)
 	$(DENY) check bans licenses sources
 
-# Needs a database from the network, which continuous integration may not have.
+# Downloads a database, so it is not in `lint`: continuous integration may lack a network.
 advisories: $(DENY) ## check the dependencies against the advisory database
 	$(DENY) check advisories
 
-# A minute on two cores, once: unoptimised, as its checks take a second.
+# Built once, in a minute on two cores. Unoptimised, because its checks take only a second.
 $(TARGET)/tools/bin/cargo-deny:
 	@scripts/setup.sh rust cc
 	CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root $(TARGET)/tools \

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds what programs written for MPI need to run on hikyaku and to be compiled for it:
-# `scripts/mpi.sh [--release]`. All lies in the folder `mpi` beside the launcher of that build, which
-# finds it there. The folder may be moved as a whole, or be `lib/hikyaku` beside the launcher's.
+# Builds the libraries, headers and compiler wrappers for MPI programs:
+# `scripts/mpi.sh [--release]`. They go to the folder `mpi` beside the launcher of that build, which
+# looks for them there. The folder may be moved as a whole, or be installed as `lib/hikyaku` beside
+# the launcher's folder.
 #
-#   libmpi_abi.so.1, libmpi.so.12    by the names that programs look for;
-#   libmpich.so.12                   Debian's name of the second
+#   libmpi_abi.so.1, libmpi.so.12    the libraries, under the names that programs look for
+#   libmpich.so.12                   Debian's name for the second
 #   libhikyaku_heap.so               what `hikyaku run --shared-heap` preloads
 #   include/                         mpi.h, hikyaku.h
 #   bin/                             mpicc, mpicxx, mpiexec, mpirun
@@ -21,7 +22,7 @@ built=${CARGO_TARGET_DIR:-target}/$profile
 folder=$built/mpi
 mkdir -p "$folder/include" "$folder/bin" "$folder/pkgconfig"
 
-# Programs that run meanwhile keep what they have: a new file takes the place of the old one.
+# Replaces a file instead of overwriting it, so that running programs keep the old one.
 put() {
     cp "$1" "$2.$$"
     mv -f "$2.$$" "$2"
@@ -45,7 +46,7 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 cat >"$folder/pkgconfig/mpi.pc" <<END
 prefix=\${pcfiledir}/..
 Name: hikyaku MPI
-Description: MPI 5.0 on hikyaku, by the standard binary interface
+Description: MPI 5.0 on hikyaku, with the standard binary interface
 Version: $version
 Cflags: -I\${prefix}/include
 Libs: -L\${prefix} -Wl,-rpath,\${prefix} -lmpi_abi

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Makes a Python environment in a folder and installs the package hikyaku into it, as `pip install .`
-# does but unoptimised: `scripts/python.sh target/python`.
+# Makes a Python environment in a folder and installs the package hikyaku into it, like
+# `pip install .` but unoptimised: `scripts/python.sh target/python`.
 #
-# Tools come from PyPI, once. The package is built each time; cargo does nothing if nothing changed.
+# Tools are installed from PyPI the first time. The package is built each time; cargo builds only
+# what has changed.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -24,7 +25,7 @@ if ! [ -x "$environment/bin/pytest" ] || ! [ -x "$environment/bin/maturin" ]; th
         fail "pip could not get maturin, numpy, pytest and mpi4py; is there a network, or a mirror set?"
 fi
 
-# No isolation: the build would fetch maturin anew each time.
+# With build isolation, pip would download maturin each time.
 PATH="$environment/bin:$PATH" MATURIN_PEP517_ARGS="--profile dev" \
     "$environment/bin/pip" install --quiet --no-build-isolation --no-deps --force-reinstall . ||
     fail "the package could not be built; the lines above say why"

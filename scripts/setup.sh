@@ -1,9 +1,9 @@
 #!/bin/sh
-# Sees to it that tools are there: `scripts/setup.sh rust cc c++ python3 cmake`.
+# Checks that tools are installed: `scripts/setup.sh rust cc c++ python3 cmake`.
 #
-# It installs what can be installed without a question (components of a rustup toolchain; Debian
-# packages, if it runs as root) and otherwise says in one line what to install. It never replaces
-# a tool that is there. Without arguments it looks after everything.
+# It installs a missing component of a rustup toolchain and, as root, a missing Debian package. For
+# any other missing tool it prints one line on what to install. It never replaces an installed tool.
+# Without arguments it checks all tools.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ has() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# debian COMMAND PACKAGES: installs the Debian packages unless the command is there.
+# debian COMMAND PACKAGES: installs the Debian packages if the command is missing.
 debian() {
     wanted=$1
     packages=$2
@@ -63,7 +63,8 @@ for tool in "$@"; do
     python3) debian python3 python3 ;;
     cmake) debian cmake cmake ;;
     pkg-config) debian pkg-config pkg-config ;;
-    # The library, its headers for the test of our structures, and fi_info, by which it is found.
+    # The library, its headers (a test compares our structures with them), and fi_info, whose
+    # presence shows that it is installed.
     libfabric) debian fi_info "libfabric-dev libfabric-bin" ;;
     rustfmt) component fmt rustfmt ;;
     clippy) component clippy clippy ;;

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs a program of tests for cargo, whose `runner` it is: `scripts/share.sh SECONDS PROGRAM WORDS...`.
-# What takes longer is ended and has failed.
+# Runs a test program as cargo's `runner`: `scripts/share.sh SECONDS PROGRAM WORDS...`. A program
+# that exceeds the time limit is killed and fails.
 #
-# Several cargos side by side share the programs by a folder, $SHARED_TESTS: each program runs in the
-# cargo that comes to it first, and in none of the others.
+# Several cargo processes in parallel share the test programs through the folder $SHARED_TESTS: the
+# first cargo to reach a program runs it, and the others skip it.
 set -eu
 
 limit=$1
