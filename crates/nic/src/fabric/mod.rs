@@ -1,8 +1,9 @@
 //! The boundary between a program's side of the interface and the transport of its messages.
 //!
-//! A *fabric* is an implementation: loopback (one process), `shm` (one host), later `ofi` (a
-//! cluster) and `sim` (virtual time). Opening it gives each rank a [`Port`]. Everything above
-//! (`msg`, and through it the whole system) sees only what is in this folder.
+//! A *fabric* is an implementation: loopback (one process), `shm` (one host, in real or in virtual
+//! time), or the port of `rank`, which adds other hosts through `ofi`. Opening it gives each rank a
+//! [`Port`]. Everything above (`msg`, and through it the whole system) sees only what is in this
+//! folder.
 //!
 //! ```text
 //!   sender                                      receiver
