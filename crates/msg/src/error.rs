@@ -89,8 +89,8 @@ pub enum MsgError {
     NoSuchRequest,
     /// The calling process is a forked child of the rank's process.
     #[error(
-        "this process was forked from rank {rank} and is none itself: only the process that joined \
-         the job may call"
+        "this process was forked from rank {rank} and is not a rank itself: only the process that \
+         joined the job may call"
     )]
     Forked {
         /// The rank whose process forked it.

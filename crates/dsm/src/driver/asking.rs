@@ -23,7 +23,7 @@ impl Variable {
     #[inline(never)]
     pub fn enter(&self, part: u64, kind: AccessKind) -> Result<EntryResult, Error> {
         let entry = Asking::new(self, part, kind, Patience::Wait)?.finish(None)?;
-        Ok(entry.expect("whoever waits without a limit is not told that it is busy"))
+        Ok(entry.expect("a wait without a limit never returns busy"))
     }
 
     /// Acquires a part if no other rank holds it or waits for it.
@@ -71,7 +71,7 @@ impl Variable {
         let mut asking = Asking::new(self, part, kind, Patience::Wait)?;
         poll_fn(|_| match asking.poll_standing() {
             Ok(Some(entry)) => {
-                let entry = entry.expect("whoever waits is not told that it is busy");
+                let entry = entry.expect("a wait without a limit never returns busy");
                 Poll::Ready(Ok(entry))
             }
             Ok(None) => Poll::Pending,

@@ -70,7 +70,7 @@ pub(crate) fn run(world: &World) -> Result<ExitCode, Error> {
 
 /// Whether a call reported which rank forked this child.
 fn is_told(done: Result<&(), &Error>, me: u32) -> bool {
-    let said = format!("this process was forked from rank {me} and is none itself");
+    let said = format!("this process was forked from rank {me} and is not a rank itself");
     done.is_err_and(|error| error.to_string().contains(&said))
 }
 
