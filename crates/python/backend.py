@@ -1,16 +1,16 @@
-"""How the wheel is built (PEP 517): maturin makes the module, and what is no module lies beside it.
+"""Builds the wheel (PEP 517): maturin builds the module; the wheel also contains these files:
 
     bin/hikyaku                    the program, the crate hikyaku-cli
     bin/mpicc ... mpiexec          compilers and launchers for MPI programs
     lib/hikyaku/                   libmpi_abi.so.1, libmpi.so.12, libhikyaku_heap.so, include, pkgconfig
 
-So ``pip install hikyaku-mpi mpi4py`` is all that a program for mpi4py needs: the launcher finds the
-libraries where they are. scripts/mpi.sh builds all that; wheels have no symbolic links, so what is one
-in its folder is a file here.
+So a program for mpi4py needs only ``pip install hikyaku-mpi mpi4py``: the launcher finds the
+libraries there. scripts/mpi.sh builds these files. Wheels have no symbolic links, so the links of
+its folder are files here.
 
-The program is not linked into the module: program and module are 8.2 and 4.2 MB (stripped, profile
-dev), so that every rank would import up to three times as much for what launchers alone need, and
-`hikyaku bench`, which starts itself, would start interpreters as ranks.
+The program is not linked into the module. They are 8.2 and 4.2 MB (stripped, profile dev), so every
+rank would import up to three times as much, for code that only launchers need. And `hikyaku bench`,
+which starts itself, would start interpreters as ranks.
 """
 
 import os
@@ -20,11 +20,11 @@ import subprocess
 from pathlib import Path
 
 import maturin
-from maturin import *  # noqa: F403  the hooks that are maturin's alone
+from maturin import *  # noqa: F403  maturin's other hooks
 
 ROOT = Path(__file__).parents[2]
 
-# What pyproject.toml calls data. maturin refuses to do anything without the folder.
+# The folder that pyproject.toml names as data. maturin fails if it does not exist.
 DATA = ROOT / "target/wheel"
 DATA.mkdir(parents=True, exist_ok=True)
 
@@ -33,7 +33,7 @@ LAUNCHER = """\
 exec "$(dirname -- "$(readlink -f -- "$0")")/hikyaku" mpiexec "$@"
 """
 
-# For the linker, which looks for this name; programs look for the other.
+# A script for the linker, which looks for libmpi_abi.so; programs load libmpi_abi.so.1.
 LINK = "INPUT(libmpi_abi.so.1)\n"
 
 
@@ -48,7 +48,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def _add_program():
-    """Builds it as the module is built, and puts it where pyproject.toml's data is."""
+    """Builds the program with the module's profile and copies it to the data folder."""
     is_release = "MATURIN_PEP517_ARGS" not in os.environ or "--release" in shlex.split(
         os.environ["MATURIN_PEP517_ARGS"]
     )

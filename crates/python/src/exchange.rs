@@ -163,7 +163,7 @@ impl Exchange {
         wait::complete(py, &wait, round)
     }
 
-    /// Whether the round is complete; if so, as after wait. Never waits.
+    /// Test without blocking if the round is complete. If true, the arrays are as after wait.
     fn test(&self) -> PyResult<bool> {
         let (rank, exchange) = self.open()?;
         rank.poll_all();

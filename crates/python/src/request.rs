@@ -13,9 +13,9 @@ use crate::world::Received;
 
 /// An operation in flight: the result of isend and irecv.
 ///
-/// Its array is kept until it is done; before that, do not change an array that is being sent, or
-/// read one that is being received into. Wait for each request: a dropped one continues all the
-/// same, but its errors are not reported.
+/// It keeps its array until it is complete. Until then, do not change an array that is being sent,
+/// and do not read one that is being received into. Wait for each request: a dropped request still
+/// completes, but its errors are lost.
 #[pyclass(module = "hikyaku", frozen)]
 pub(crate) struct Request {
     id: u64,
@@ -30,7 +30,7 @@ impl Request {
 
 #[pymethods]
 impl Request {
-    /// Wait until it is done. Returns what was received for a receive, None for a send.
+    /// Wait until it is complete. Returns what was received for a receive, None for a send.
     fn wait(&self, py: Python<'_>) -> PyResult<Option<Received>> {
         let rank = rank::here()?;
         let world = rank.communicator(self.number)?;
@@ -49,7 +49,7 @@ impl Request {
         Ok(result.map_err(raise)?.map(Received::from))
     }
 
-    /// Whether it is done; never waits. If it has failed, wait raises the error.
+    /// Test without blocking whether it is complete. If it has failed, wait raises the error.
     fn test(&self) -> PyResult<bool> {
         let rank = rank::here()?;
         if !rank.is_done(self.id) {
@@ -62,8 +62,8 @@ impl Request {
         Ok(is_done)
     }
 
-    /// Cancel it: a receive takes no message any more, a send that has not begun is not sent.
-    /// Without effect once it is done.
+    /// Cancel it. A cancelled receive matches no message; a send that has not started is not sent.
+    /// Has no effect on a complete request.
     fn cancel(&self) -> PyResult<()> {
         rank::here()?.cancel(self.id);
         Ok(())

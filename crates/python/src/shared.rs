@@ -150,7 +150,7 @@ impl Drop for EntryName {
     }
 }
 
-/// An array bound to a lock, made by World.shared. Or a part of one, with a lock of its own.
+/// An array bound to a lock, made by World.shared. Or a part of one, with its own lock.
 ///
 /// `with x.write() as a:` gives a numpy array that may be written, `with x.read() as a:` one that
 /// may be read, beside other readers. Its contents are the newest when the block begins. After the
@@ -235,8 +235,8 @@ impl Shared {
 
 #[pymethods]
 impl Shared {
-    /// The array for writing, in a with-block: no other rank has it meanwhile. With a timeout in
-    /// seconds, TimeoutError if its turn does not come within that.
+    /// The array for writing, in a with-block: no other rank holds it meanwhile. Raises
+    /// TimeoutError if it cannot be acquired within timeout seconds.
     #[pyo3(signature = (timeout=None))]
     fn write(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<Access>> {
         match timeout {
@@ -273,7 +273,7 @@ impl Shared {
         PyTuple::new(py, origin)
     }
 
-    /// How many parts the whole array has, each with a lock of its own.
+    /// The number of parts of the whole array, each with its own lock.
     #[getter]
     fn parts(&self) -> PyResult<u64> {
         Ok(self.variable()?.variable.get(&GateGuard::enter()).parts())
@@ -295,20 +295,20 @@ impl Shared {
         Ok(self.variable()?.part.get(&GateGuard::enter()).home())
     }
 
-    /// The node that owns it, to this node's knowledge. Asks no rank.
+    /// The last known owner node. Sends no message.
     #[getter]
     fn owner(&self) -> PyResult<u32> {
         self.variable()?.part.get(&GateGuard::enter()).owner().map_err(raise)
     }
 
-    /// The state of this node's copy: "wlock", "rlock", "clean" or "dirty". Asks no rank.
+    /// The state of this node's copy: "wlock", "rlock", "clean" or "dirty". Sends no message.
     #[getter]
     fn state(&self) -> PyResult<String> {
         let state = self.variable()?.part.get(&GateGuard::enter()).state().map_err(raise)?;
         Ok(format!("{state:?}").to_lowercase())
     }
 
-    /// Bytes that this rank has fetched from other nodes for it, and how often.
+    /// The bytes that this rank has fetched for it from other nodes, and how often.
     #[getter]
     fn moved(&self) -> PyResult<(u64, u64)> {
         Ok(self.variable()?.variable.get(&GateGuard::enter()).moved())

@@ -240,7 +240,7 @@ impl Window {
         window.get(&inside).get(rank, index, into.bytes_mut(), self.element_bytes)
     }
 
-    /// How many elements the part of a rank has.
+    /// The number of elements of a rank's part.
     fn _size_of(&self, #[pyo3(from_py_with = number::rank)] rank: i64) -> PyResult<usize> {
         let (window, rank) = self.window(rank)?;
         let inside = GateGuard::enter();
@@ -250,7 +250,7 @@ impl Window {
         Ok(if is_bytes { length / self.element_bytes } else { length })
     }
 
-    /// An operation on one element at once, by name; what was there before.
+    /// An atomic operation on one element, by name. Returns the old value.
     #[pyo3(signature = (name, rank, index, value, expected=None))]
     fn _fetch<'py>(
         &self,
@@ -283,7 +283,7 @@ impl Window {
         element.value_of(before, value.py())
     }
 
-    /// Adds the elements of an array to as many from an index on, each at once.
+    /// Adds the elements of an array to those from an index on, each atomically.
     fn _add(
         &self,
         #[pyo3(from_py_with = number::rank)] rank: i64,

@@ -125,7 +125,7 @@ impl World {
         Ok(rank.add_communicators(made, &inside))
     }
 
-    /// Gives this communicator back: every later use of it is an error.
+    /// Free this communicator. Every later use of it is an error.
     fn free(&self) -> PyResult<()> {
         let (rank, _) = self.open()?;
         rank.free_communicator(self.number)
@@ -143,19 +143,19 @@ impl World {
         Ok(self.open()?.1.rank())
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[getter]
     fn size(&self) -> PyResult<u32> {
         Ok(self.open()?.1.size())
     }
 
-    /// The (virtual) node this rank lives on.
+    /// The (virtual) node of this rank.
     #[getter]
     fn node(&self) -> PyResult<u32> {
         Ok(self.open()?.1.at(&GateGuard::enter()).node())
     }
 
-    /// How many (virtual) nodes there are.
+    /// The number of (virtual) nodes.
     #[getter]
     fn nodes(&self) -> PyResult<u32> {
         Ok(self.open()?.1.at(&GateGuard::enter()).nodes())

@@ -8,8 +8,8 @@
     if world.rank == 0:
         print(world.size, "ranks, sums", mine)
 
-Started by ``hikyaku run -n 4 -- python program.py`` that prints ``4 ranks, sums [6 6 6]``; started
-by itself it is a world of one. The manual is docs/python.md.
+``hikyaku run -n 4 -- python program.py`` prints ``4 ranks, sums [6 6 6]``. Without ``hikyaku run``,
+the program is a world of one rank. The manual is docs/python.md.
 """
 
 from hikyaku._native import Error, PeerError, Received, Request, Shared

@@ -1,4 +1,4 @@
-"""``python -m hikyaku run ...``: the program ``hikyaku`` that was installed with this package."""
+"""``python -m hikyaku run ...``: runs the program ``hikyaku`` installed with this package."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Persistent exchanges: what goes to neighbours and comes from them, again and again."""
+"""Persistent exchanges: repeated sends to and receives from the same neighbours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """An exchange with neighbours that is set up once: what World.exchange gives.
+    """An exchange with neighbours that is set up once. World.exchange makes it.
 
-    start sends what the outgoing arrays hold then; from there on they are the program's again. The
-    data moves while the ranks compute. wait fills the incoming arrays, which are the program's
-    until then. The arrays are kept until the exchange is closed, by close or at the end of a
-    with-block. If it is closed in flight, or a neighbour dies, every rank that misses something
-    gets PeerError, and the exchange is over.
+    start sends the present contents of the outgoing arrays, which may be changed when it returns.
+    The data moves while the ranks compute. wait fills the incoming arrays; the program may use them
+    until then. The exchange keeps the arrays until it is closed, by close or at the end of a
+    with-block. If it is closed in flight, or a neighbour dies, every rank whose data cannot arrive
+    gets PeerError, and the exchange cannot be used any more.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class Exchange:
         self.close()
 
     def start(self) -> None:
-        """Start a round with what the outgoing arrays hold now; they may be changed at once."""
+        """Start a round with the present contents of the outgoing arrays; then they may be changed."""
         for array, place in self._packed:
             place[...] = array
         self._native.start()
 
     def wait(self) -> None:
-        """Wait for the round: the incoming arrays then hold what has come. After an exception of a
-        signal's handler the round is still in flight, and can be waited for again."""
+        """Wait for the round. Then the incoming arrays hold the received data. If a signal handler
+        raises an exception, the round stays in flight and can be waited for again."""
         self._native.wait()
         self._unpack()
 
     def test(self) -> bool:
-        """Whether the round is complete, and if so as after wait; never waits."""
+        """Test without blocking if the round is complete. If true, the arrays are as after wait."""
         is_complete = self._native.test()
         if is_complete:
             self._unpack()
@@ -73,12 +73,12 @@ class Exchange:
 
     @property
     def by_messages(self) -> bool:
-        """Whether rounds go by messages, at every rank: a rank lacks queues or memory, or it was
-        chosen. Messages move while their ranks are in calls of the world."""
+        """Whether rounds use messages, at every rank: because a rank lacks queues or memory, or
+        because they were chosen. Messages only move while their ranks are in calls of the world."""
         return self._native.by_messages
 
     def close(self) -> None:
-        """Give it back, and its arrays; calls on it are errors from here on."""
+        """Release it and its arrays. Later calls on it are errors."""
         self._native.close()
 
     def _unpack(self) -> None:
@@ -87,7 +87,7 @@ class Exchange:
 
 
 def _in_one_piece(array: Data) -> Data:
-    """The array itself, or one beside it if it does not lie in one piece."""
+    """The array itself if it is contiguous, else an array of its shape to pack it into."""
     if not isinstance(array, numpy.ndarray) or array.flags.c_contiguous:
         return array
     return numpy.empty(array.shape, array.dtype)

@@ -1,4 +1,4 @@
-"""The processes of ``hikyaku.spawn``: the launcher of its job, and its ranks. See _spawn.py."""
+"""The processes of ``hikyaku.spawn``: the launcher and the ranks of its job. See _spawn.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hikyaku._spawn import content
 
 
 def _launcher(job_file: int) -> None:
-    """The launcher's process."""
+    """Runs in the launcher's process."""
     _native._die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     job = pickle.loads(content(job_file))
@@ -34,7 +34,7 @@ def _launcher(job_file: int) -> None:
 
 
 def _rank(job_file: int) -> int:
-    """A rank's process; its exit code."""
+    """Runs in a rank's process. Returns its exit code."""
     job = pickle.loads(content(job_file))
     number = int(os.environ["HIKYAKU_RANK"])
     try:
@@ -44,7 +44,7 @@ def _rank(job_file: int) -> int:
         code = 0
     except BaseException as error:
         at = time.monotonic_ns()
-        # Makes the rank leave as after an exception, see _world._leave.
+        # So the rank leaves the job as one that failed, see _world._leave.
         sys.last_value = error
         text = "".join(traceback.format_exception_only(error)).strip()
         answer = {
@@ -70,7 +70,7 @@ def _pickled_result(result: object) -> bytes:
 
 
 def _traceback(error: BaseException) -> str:
-    """What Python would print, from the function on: the frames before it are this module's."""
+    """The traceback from the user's function on, without the frames of this module."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -78,7 +78,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _pickled_exception(error: BaseException) -> bytes | None:
-    """The exception, if it comes back from its pickle: some that can be pickled do not."""
+    """The pickled exception, or None if it cannot be unpickled; some can only be pickled."""
     try:
         pickled = _pickled_result(error)
         pickle.loads(pickled)

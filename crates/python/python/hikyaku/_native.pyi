@@ -1,4 +1,4 @@
-"""The native half of the package. What is meant for programs is in hikyaku itself."""
+"""The native module of the package. Programs use the package hikyaku instead."""
 
 from collections.abc import Callable
 from typing import Any, final
@@ -7,23 +7,23 @@ import numpy
 from numpy.typing import NDArray
 from typing_extensions import Buffer, TypeAlias
 
-# numpy's arrays say that they are buffers from Python 3.12 on.
+# numpy's stubs declare arrays as buffers only from Python 3.12 on.
 Data: TypeAlias = Buffer | NDArray[Any] | numpy.generic
 Into: TypeAlias = Buffer | NDArray[Any]
 
 class Error(RuntimeError):
-    """What hikyaku could not do, in one line: what, where and what to do."""
+    """An operation failed. The text is one line: what failed, where, and the remedy."""
 
 class PeerError(Error):
-    """Another rank has died, has left the job or has abandoned what was being done together."""
+    """Another rank has died, has left the job or has abandoned the common operation."""
 
 @final
 class Received:
-    """What a receive or a probe found."""
+    """The message that a receive or a probe found."""
 
     @property
     def source(self) -> int:
-        """Who sent the message."""
+        """The sender."""
     @property
     def tag(self) -> int:
         """Its tag."""
@@ -33,20 +33,20 @@ class Received:
 
 @final
 class Request:
-    """An operation in flight: what isend and irecv give.
+    """An operation in flight: the result of isend and irecv.
 
-    Its array is kept until it is done; do not change what is being sent, or look at what is being
-    received, before. Wait for each request: one that is dropped goes on all the same, but nobody
-    hears of its errors.
+    It keeps its array until it is complete. Until then, do not change an array that is being sent,
+    and do not read one that is being received into. Wait for each request: a dropped request still
+    completes, but its errors are lost.
     """
 
     def wait(self) -> Received | None:
-        """Wait until it is done. For a receive, what was received; for a send None."""
+        """Wait until it is complete. Returns what was received for a receive, None for a send."""
     def test(self) -> bool:
-        """Whether it is done; never waits. If it has failed, wait says how."""
+        """Test without blocking whether it is complete. If it has failed, wait raises the error."""
     def cancel(self) -> None:
-        """Give it up: a receive takes no message any more, a send that has not begun is not sent.
-        Without effect once it is done."""
+        """Cancel it. A cancelled receive matches no message; a send that has not started is not
+        sent. Has no effect on a complete request."""
 
 class World:
     def __new__(cls, number: int = 0) -> World: ...
@@ -55,13 +55,13 @@ class World:
         """This rank, 0 to size - 1."""
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
     @property
     def node(self) -> int:
-        """The (virtual) node this rank lives on."""
+        """The (virtual) node of this rank."""
     @property
     def nodes(self) -> int:
-        """How many (virtual) nodes there are."""
+        """The number of (virtual) nodes."""
     def send(self, data: Data, to: int, tag: int = 0) -> None:
         """Send an array; returns when it may be changed again."""
     def recv(self, into: Into, source: int | None = None, tag: int | None = None) -> Received:
@@ -76,18 +76,18 @@ class World:
         tag: int = 0,
         recv_tag: int | None = None,
     ) -> Received:
-        """Send an array and receive into another one at the same time: ranks that do this never
-        wait for each other's order."""
+        """Send an array and receive into another one at the same time: ranks that call this do not
+        deadlock in any order."""
     def isend(self, data: Data, to: int, tag: int = 0) -> Request:
         """Start to send an array; the request says when it may be changed again."""
     def irecv(self, into: Into, source: int | None = None, tag: int | None = None) -> Request:
         """Start to receive into an array; the request says when the message is there."""
     def probe(self, source: int | None = None, tag: int | None = None) -> Received:
-        """Wait for a message and say what it is, without receiving it."""
+        """Wait for a message and describe it, without receiving it."""
     def iprobe(self, source: int | None = None, tag: int | None = None) -> Received | None:
-        """Say what message is there to be received, or None."""
+        """Describe the message that could be received now, or None."""
     def barrier(self) -> None:
-        """Wait until every rank has come here."""
+        """Wait until every rank has called it."""
     def bcast(self, array: Data, root: int = 0) -> None:
         """Give every rank the array of root, in place. Equal sizes everywhere."""
     def reduce(self, array: Into, op: str = "sum", root: int = 0) -> None:
@@ -104,7 +104,7 @@ class World:
     def _split(self, color: int | None, key: int) -> int | None: ...
     def _create_group(self, ranks: list[int]) -> int: ...
     def free(self) -> None:
-        """Give this communicator back: every later use of it is an error."""
+        """Free this communicator. Every later use of it is an error."""
     def _alloc(self, bytes: int) -> Memory: ...
     def _window(self, count: int, sample: Data) -> Window: ...
     def _exchange(
@@ -156,13 +156,13 @@ class Window:
 
 @final
 class Shared:
-    """An array bound to a lock: what World.shared gives. Or a part of one, with a lock of its own.
+    """An array bound to a lock, made by World.shared. Or a part of one, with its own lock.
 
     ``with x.write() as a:`` gives a numpy array that may be written, ``with x.read() as a:`` one
-    that may be read, beside other readers. Its contents are the newest when the block begins.
-    After the block, writing through ``a`` raises ValueError; what was derived from it inside the
-    block (slices, reshapes, other views) cannot be switched off, so do not keep it. What is read
-    outside a block is whatever is there.
+    that may be read, beside other readers. Its contents are the newest when the block begins. After
+    the block, writing through ``a`` raises ValueError. Arrays derived from it inside the block
+    (slices, reshapes, other views) stay writable, so do not keep them. The contents read outside a
+    block are unspecified.
     """
 
     @property
@@ -176,34 +176,34 @@ class Shared:
         """The shape of the array in a block: of this part."""
     @property
     def origin(self) -> tuple[int, ...]:
-        """Where this part begins in the whole array."""
+        """The first index of this part in the whole array."""
     @property
     def parts(self) -> int:
-        """How many parts the whole array has, each with a lock of its own."""
+        """The number of parts of the whole array, each with its own lock."""
     @property
     def home(self) -> int:
-        """The rank in whose memory its queue is, or that owns it at first."""
+        """The rank that holds its queue in memory, or that owns it at first."""
     @property
     def owner(self) -> int:
-        """The node that owns it, as far as this one was told. Asks nobody."""
+        """The last known owner node. Sends no message."""
     @property
     def state(self) -> str:
-        """What this node may do with its copy: "wlock", "rlock", "clean" or "dirty". Asks nobody."""
+        """The state of this node's copy: "wlock", "rlock", "clean" or "dirty". Sends no message."""
     @property
     def moved(self) -> tuple[int, int]:
-        """Bytes that this rank has fetched from other nodes for it, and how often."""
+        """The bytes that this rank has fetched for it from other nodes, and how often."""
     @property
     def mark(self) -> tuple[int, bool] | None:
-        """Within a block of a recoverable variable: None, or the rank that died with it, and
-        whether what was its newest copy died too. The contents may then be in the middle of an
+        """Within a block of a recoverable variable: None, or the rank whose death damaged it, and
+        whether its newest copy was lost too. The contents may then be in the middle of an
         update."""
     def part(self, number: int) -> Shared:
         """One of the parts. The whole variable is its part 0."""
     def write(self, timeout: float | None = None) -> Access:
-        """The array, to be written, in a with-block: nobody else has it meanwhile. With a timeout
-        in seconds, TimeoutError if its turn does not come within that."""
+        """The array for writing, in a with-block: no other rank holds it meanwhile. Raises
+        TimeoutError if it cannot be acquired within timeout seconds."""
     def read(self, timeout: float | None = None) -> Access:
-        """The array, to be read, in a with-block: others may read it meanwhile, nobody writes."""
+        """The array for reading, in a with-block: others may read it meanwhile, none writes."""
 
 @final
 class Access:

@@ -1,13 +1,13 @@
-"""spawn: a function on several ranks, as processes, from a program or a notebook.
+"""spawn: runs a function on several ranks, as processes, from a program or a notebook.
 
     notebook or program
         | the function, pickled, in anonymous memory
     python -m hikyaku._job        the launcher: a process of its own, so that signals, adopted
-        |                         processes and limits of the job are not those of the program
-    python -m hikyaku._job ...    the ranks: run the function, leave what came of it in anonymous
-                                  memory, one piece a rank
+        |                         processes and limits of the job do not affect the program
+    python -m hikyaku._job ...    the ranks: run the function and write its outcome to anonymous
+                                  memory, one file per rank
 
-Nothing has a name in a file system, so nothing is left of it, whoever is killed.
+No file has a name in a file system, so no file remains, even if processes are killed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hikyaku import _native
 class SpawnError(_native.Error):
     """A rank of a spawned function failed.
 
-    rank: which, or None if the job could not be run or was ended. traceback: what Python would
-    have printed there, or None if the process died. The exception itself is the cause, if it could
-    be pickled.
+    rank: the failed rank, or None if the job could not be run or was ended. traceback: the rank's
+    traceback as text, or None if its process died. The rank's exception is this one's cause, if it
+    could be pickled.
     """
 
     def __init__(self, text: str, rank: int | None = None, traceback: str | None = None) -> None:
@@ -46,14 +46,15 @@ def spawn(
     timeout: float | None = None,
     ranks_per_node: int | None = None,
 ) -> list[Any]:
-    """Run function(world, *args) on n ranks, each a process; their results, in rank order.
+    """Run function(world, *args) on n ranks, each in its own process. Returns the results in rank
+    order.
 
-    The function and its arguments are pickled, by cloudpickle if that is installed: then they may
-    be defined anywhere, a notebook too. Otherwise they must be importable: from a module, not from
-    ``__main__``. What ranks print comes out of sys.stdout and sys.stderr line by line.
+    The function and its arguments are pickled. With cloudpickle installed they may be defined
+    anywhere, also in a notebook. Without it they must be importable from a module other than
+    ``__main__``. The ranks' output goes to sys.stdout and sys.stderr line by line.
 
     Raises SpawnError for the rank that failed first, with its traceback; the others are ended.
-    Ctrl-C ends all of them.
+    Ctrl-C ends all ranks.
     """
     if n < 1:
         raise ValueError(f"n is {n}: a job needs at least one rank")
@@ -100,7 +101,7 @@ def _pickled_call(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 
 def _anonymous(name: str, content: bytes = b"") -> int:
-    """Memory that processes can share, without a name in any file system: a descriptor of it."""
+    """Returns a descriptor of memory that processes can share and that no file system names."""
     file = os.memfd_create(name)
     with open(file, "wb", closefd=False) as stream:
         stream.write(content)
@@ -119,7 +120,7 @@ def content(file: int) -> bytes:
 
 
 def _run(job_file: int, files: list[int]) -> None:
-    """Run the launcher, and pass on what comes out of the job."""
+    """Run the launcher, and forward the job's output."""
     words = [sys.executable, "-m", "hikyaku._job", str(job_file)]
     launcher = subprocess.Popen(
         words,
@@ -151,7 +152,7 @@ def _run(job_file: int, files: list[int]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, but the ranks are of their own job, if this one is of another."""
+    """This process's environment, without the variables of its own job if it is a rank of one."""
     own = ("HIKYAKU_JOB", "HIKYAKU_RANK", "HIKYAKU_SIZE")
     environment = {name: value for name, value in os.environ.items() if name not in own}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -173,7 +174,7 @@ def _results(n: int, answers: list[int]) -> list[Any]:
         for rank, answer in answered.items()
         if "error" in answer
     ]
-    # A rank that only heard of another's end is not told of if somebody knows better.
+    # Skips secondary failures (of ranks that saw a peer die) if the primary cause is known.
     if failed and not (reason and min(failed)[0] and len(answered) < n):
         rank = min(failed)[-1]
         answer = answered[rank]

@@ -1,4 +1,4 @@
-"""Windows: arrays of which each rank has a part that all ranks use without its help."""
+"""Windows: each rank owns a part of the array, and all ranks access it without the owner's help."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class Window:
     """Memory of every rank that all ranks put into, get from and change atomically.
 
-    Made by World.window. A part is named by its rank; within it an index is that of an element,
-    an int in the flat array or a tuple. A call has had its effect when it returns. Copies that
-    meet in one place at the same time leave any mixture of their bytes; what changes one element
-    at once (add, fetch_add, swap, compare_swap and so on) does not mix with its like, and is there
-    for integers and floats of 4 and 8 bytes.
+    Made by World.window. A part is named by its rank. An index names an element of the part: an
+    int in the flat array, or a tuple. A call has taken effect when it returns. Concurrent copies
+    that overlap leave unspecified bytes. Atomic operations (add, fetch_add, swap, compare_swap and
+    so on) on one element do not interfere with each other; they exist for integers and floats of 4
+    and 8 bytes.
 
-    Nobody gets a view of the memory: it may change at any time. get copies.
+    There are no views, because the memory may change at any time; get returns a copy.
     """
 
     def __init__(
@@ -49,23 +49,23 @@ class Window:
         self.close()
 
     def close(self) -> None:
-        """Give this rank's part back: from here on the others' calls on it are errors. Not a
-        collective: call a barrier before it, where others may still want the part."""
+        """Release this rank's part: from now on the others' calls on it are errors. Not a
+        collective: use a barrier first if others may still use the part."""
         self._native.close()
 
     def size_of(self, rank: int) -> int:
-        """How many elements the part of a rank has."""
+        """The number of elements of a rank's part."""
         return self._native._size_of(rank)
 
     def put(self, rank: int, data: ArrayLike, index: Index = 0) -> None:
-        """Copy data into the part of a rank from an index on, as far as data goes."""
+        """Copy all of data into the part of a rank, starting at an index."""
         self._native._put(rank, self._elements(data), self._flat(index))
 
     def get(
         self, rank: int, into: Array | None = None, index: Index = 0, count: int | None = None
     ) -> Array:
-        """Copy out of the part of a rank, from an index on: into an array that is given, or into a
-        new one: of count elements, or of the window's shape if neither is said."""
+        """Copy from the part of a rank, starting at an index: into the array `into`, or into a new
+        one of count elements, or by default of the window's shape."""
         if into is None:
             into = numpy.empty(self.shape if count is None else count, self.dtype)
         elif not isinstance(into, numpy.ndarray):
@@ -77,40 +77,40 @@ class Window:
         return into
 
     def local(self) -> Array:
-        """A copy of this rank's own part, as it is now."""
+        """A copy of this rank's own part."""
         return self.get(self._rank)
 
     def add(self, rank: int, data: ArrayLike, index: Index = 0) -> None:
-        """Add data to as many elements of the part of a rank, from an index on; each element at
-        once, so that additions of several ranks all count."""
+        """Add data to the elements of a rank's part, starting at an index. Each element is added
+        atomically, so no addition of another rank is lost."""
         self._native._add(rank, self._elements(data), self._flat(index))
 
     def load(self, rank: int, index: Index) -> Any:
-        """An element as one, never half of a change."""
+        """Read an element atomically."""
         return self._native._fetch("load", rank, self._flat(index), 0)
 
     def fetch_add(self, rank: int, index: Index, value: Any) -> Any:
-        """Add to an element; what was there before. Integers go around at their end."""
+        """Add to an element and return its old value. Integers wrap around."""
         return self._native._fetch("add", rank, self._flat(index), value)
 
     def swap(self, rank: int, index: Index, value: Any) -> Any:
-        """Store a value; what was there before."""
+        """Store a value and return the old one."""
         return self._native._fetch("swap", rank, self._flat(index), value)
 
     def compare_swap(self, rank: int, index: Index, expected: Any, value: Any) -> Any:
-        """Store a value if expected is there (bit for bit, for floats); what was there before."""
+        """Store a value if the element has the bits of expected. Return the old value."""
         return self._native._fetch("compare_swap", rank, self._flat(index), value, expected)
 
     def fetch_and(self, rank: int, index: Index, value: int) -> int:
-        """Take the bitwise and of an integer; what was there before."""
+        """Apply a bitwise and to an integer and return its old value."""
         return int(self._native._fetch("and", rank, self._flat(index), value))
 
     def fetch_or(self, rank: int, index: Index, value: int) -> int:
-        """Take the bitwise or of an integer; what was there before."""
+        """Apply a bitwise or to an integer and return its old value."""
         return int(self._native._fetch("or", rank, self._flat(index), value))
 
     def fetch_xor(self, rank: int, index: Index, value: int) -> int:
-        """Take the bitwise exclusive or of an integer; what was there before."""
+        """Apply a bitwise exclusive or to an integer and return its old value."""
         return int(self._native._fetch("xor", rank, self._flat(index), value))
 
     def _flat(self, index: Index) -> int:
@@ -131,6 +131,6 @@ class Window:
         if array.dtype == self.dtype:
             return array
         if not isinstance(data, numpy.ndarray) and array.dtype.kind + self.dtype.kind == "iu":
-            # Python's integers have no sign of their own; numpy refuses those out of range.
+            # Python integers convert to unsigned too; numpy refuses those out of range.
             return numpy.asarray(data, self.dtype)
         return array.astype(self.dtype, casting="same_kind")

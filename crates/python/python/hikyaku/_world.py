@@ -1,8 +1,8 @@
-"""The class World: what the native one has, and what is easier said in Python.
+"""The class World: extends the native class with functions that are simpler in Python.
 
-Objects travel as pickles, over communicators of their own, so that an object is never taken for
-an array. Unpickling runs code that the sender chose: ranks of a job are one user's programs and
-trust each other.
+Objects are sent as pickles, on separate communicators, so that an object is never received as an
+array. Unpickling runs code that the sender chose: the ranks of a job belong to one user and trust
+each other.
 """
 
 from __future__ import annotations
@@ -33,52 +33,52 @@ if TYPE_CHECKING:
     ShapeLike = int | Sequence[int]
 
 OBJECT_BYTES_MOST = 64 << 20
-"""Largest pickle that is sent as an object, bytes. What is larger should be an array."""
+"""The largest pickle of an object, in bytes. Send larger data as arrays."""
 
 
 _GATHER_TAG = 2**31 - 1
-"""Tag of objects that are gathered; a program that uses it for its own objects mixes them up."""
+"""Tag of gathered objects. Programs must not use it for their own objects."""
 
 
 class World(_native.World):
-    """All ranks of a job, or some of them: who am I, messages, collectives, memory."""
+    """A communicator of all or some ranks of a job: rank numbers, messages, collectives, memory."""
 
     _objects_world: World | None = None
 
     def duplicate(self) -> World:
-        """Another communicator of the same ranks, whose messages match none of this one's.
+        """Another communicator of the same ranks. Messages of the two never match each other.
 
         Every rank calls it, in the same order as other duplications.
         """
         return type(self)(self._duplicate())
 
     def split(self, color: int | None, key: int = 0) -> World | None:
-        """The ranks of one color, numbered by key, and by rank where keys are equal.
+        """A communicator of the ranks of one color, ordered by key, then by rank.
 
-        Every rank calls it; one that gives no color (None) gets None. Ranks of the result are its
-        own numbers, from 0.
+        Every rank calls it; a rank without a color (None) gets None. The result numbers its ranks
+        from 0.
         """
         number = self._split(color, key)
         return None if number is None else type(self)(number)
 
     def create_group(self, ranks: Sequence[int]) -> World:
-        """The ranks of a list, in its order. They alone call it, all with the same list."""
+        """A communicator of the listed ranks, in that order. Only they call it, all with that list."""
         return type(self)(self._create_group(list(ranks)))
 
-    # Collectives whose result is an array of its own.
+    # Collectives that return a new array.
 
     def gather(
         self, mine: Data, root: int = 0, into: Array | None = None
     ) -> Array | None:
-        """Bring equal arrays of all ranks to root, in rank order: an array with one more dimension
-        there, None elsewhere."""
+        """Gather arrays of equal size at root, in rank order. Returns an array with one more
+        dimension at root, None elsewhere."""
         if into is None and self.rank == root:
             into = self._one_a_rank(mine)
         self._gather(mine, into, root)
         return into if self.rank == root else None
 
     def allgather(self, mine: Data, into: Array | None = None) -> Array:
-        """Bring equal arrays of all ranks to all, in rank order: an array with one more
+        """Gather arrays of equal size at every rank, in rank order. Returns an array with one more
         dimension."""
         if into is None:
             into = self._one_a_rank(mine)
@@ -86,24 +86,25 @@ class World(_native.World):
         return into
 
     def scatter(self, data: Data | None, into: Array, root: int = 0) -> Array:
-        """Give each rank its part of the data of root, in rank order, into an array of the part's
-        size. Elsewhere than at root data is not looked at."""
+        """Give each rank its part of root's data, in rank order, in an array of the part's size.
+        data is ignored except at root."""
         self._scatter(data, into, root)
         return into
 
     def alltoall(self, data: Data, into: Array | None = None) -> Array:
-        """Give part r of the data to rank r, and get one part of each rank, in rank order. The
-        parts are equal: data[0], data[1], ... if its first dimension is the number of ranks."""
+        """Give part r of the data to rank r, and get one part from each rank, in rank order. All
+        parts have equal size: data[0], data[1], ... if the first dimension is the number of
+        ranks."""
         if into is None:
             into = numpy.empty_like(data)
         self._alltoall(data, into)
         return into
 
     def alltoallw(self, parts: Sequence[Data], into: Sequence[Array]) -> Sequence[Array]:
-        """Give parts[r] to rank r, and get what each rank has for this one in into[r]. Every array
-        may have a length and a dtype of its own, and need not lie in one piece: columns of a matrix
-        are packed and unpacked here. What rank r has for rank s has as many bytes as the place that
-        s has for it; places do not overlap."""
+        """Give parts[r] to rank r, and get the part of rank r for this rank in into[r]. Arrays may
+        differ in length and dtype and need not be contiguous: columns of a matrix are packed and
+        unpacked here. The part of rank r for rank s must have as many bytes as into[r] at s. The
+        arrays of into must not overlap."""
         places = []
         for place in into:
             if not isinstance(place, numpy.ndarray) or place.flags.c_contiguous:
@@ -126,7 +127,7 @@ class World(_native.World):
     def reduce_scatter(
         self, data: Data, op: str = "sum", into: Array | None = None
     ) -> Array:
-        """Combine the ranks' data element by element, and give part r of that to rank r."""
+        """Combine the ranks' data element by element, and give part r of the result to rank r."""
         if into is None:
             data = numpy.asarray(data)
             if data.ndim == 0 or data.shape[0] != self.size:
@@ -149,31 +150,31 @@ class World(_native.World):
         ins: Sequence[tuple[int, Array]],
         scheme: str | None = None,
     ) -> Exchange:
-        """An exchange with neighbours that is set up once, and started and waited for again and
-        again: the array of each (rank, array) of outs goes to that rank, and the array of each of
-        ins is filled by that rank. Every rank calls it, one without neighbours with empty lists.
+        """An exchange with neighbours that is set up once and then used repeatedly. Each (rank,
+        array) of outs sends the array to the rank; each (rank, array) of ins fills the array from
+        the rank. Every rank calls it; a rank without neighbours passes empty lists.
 
-        Of several arrays from one rank to another, the first that is sent fills the first of the
-        other's ins that are from there; sizes in bytes must agree. Arrays need not lie in one
-        piece: a column of a matrix is packed and unpacked.
+        Several arrays from one rank to another match in order: the first one sent fills the first
+        one of the receiver's ins from that rank. Sizes in bytes must agree. Arrays need not be
+        contiguous: a column of a matrix is packed and unpacked.
 
-        scheme is how command queues serve the neighbours: fast, mrc or combined; or messages, for
-        none. Without it, whatever is best, or hikyaku run --coll exchange=... says.
+        scheme is the use of command queues for the neighbours: fast, mrc or combined; or messages,
+        to use none. By default hikyaku chooses, or hikyaku run --coll exchange=... does.
         """
         return Exchange(self, outs, ins, scheme)
 
     # Memory.
 
     def alloc(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Array:
-        """An array of zeros in memory that the other ranks of the node reach by one copy: messages
-        from and into it are faster. It is an array like any other, and may outlive the world."""
+        """An array of zeros in memory that the other ranks of the node can copy from directly:
+        messages from and into it are faster. It is an ordinary array and may outlive the world."""
         dtype, shape = _plain(dtype), _shape(shape)
         memory = self._alloc(_count(shape) * dtype.itemsize)
         return numpy.ndarray(shape, dtype, buffer=memoryview(memory))
 
     def window(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Window:
-        """Memory of zeros at every rank that all ranks put into, get from and change atomically,
-        without the owner's help. Every rank calls it with the same shape and dtype."""
+        """A window: an array of zeros at every rank that all ranks can put to, get from and update
+        atomically, without the owner's help. Every rank calls it with the same shape and dtype."""
         dtype, shape = _plain(dtype), _shape(shape)
         native = self._window(_count(shape), numpy.empty(0, dtype))
         return Window(native, shape, dtype, self.rank)
@@ -189,22 +190,22 @@ class World(_native.World):
         recoverable: bool = False,
         protocol: str | None = None,
     ) -> Shared:
-        """An array of zeros that is bound to a lock: having it brings the newest contents. Every
-        rank calls it with the same arguments.
+        """An array of zeros that is bound to a lock. Acquiring the lock gives the newest contents.
+        Every rank calls it with the same arguments.
 
-        rows or tiles divide it into parts, each with a lock of its own: so many rows, or tiles of
-        so many rows and columns. If a rank dies that has a variable, or the only new copy, it is
-        lost and having it is an error; if it is recoverable, the newest copy there is goes on,
-        and Shared.mark says so.
+        rows or tiles divide the array into parts, each with its own lock: a number of rows, or the
+        rows and columns of a tile. If a rank dies while it holds the variable, or its only new
+        copy, the variable is lost, and acquiring it is an error. A recoverable variable continues
+        with the newest remaining copy, and Shared.mark reports it.
 
-        protocol is how it gets to those who have it: direct (the default), fagus or udp.
+        protocol is how the contents reach the holders: direct (the default), fagus or udp.
         """
         dtype, shape = _plain(dtype), _shape(shape)
         element = dtype.str if dtype.names is None else repr(dtype.descr), dtype.itemsize
         return self._shared(name, shape, element, dtype, rows, tiles, recoverable, protocol)
 
     def shared_named(self, name: str) -> Shared:
-        """The shared variable of a name, which this rank has made and still has."""
+        """The shared variable with this name. This rank must have made it and not freed it."""
         return self._shared_named(name, _dtype_of)
 
     # Objects.
@@ -219,7 +220,7 @@ class World(_native.World):
         self._objects().send(_pickled(value), to, tag)
 
     def recv_object(self, source: int | None = None, tag: int | None = None) -> Any:
-        """Receive an object that send_object sent."""
+        """Receive an object from send_object."""
         objects = self._objects()
         found = objects.probe(source, tag)
         pickled = numpy.empty(found.nbytes, "u1")
@@ -227,7 +228,7 @@ class World(_native.World):
         return pickle.loads(pickled.data)
 
     def bcast_object(self, value: Any = None, root: int = 0) -> Any:
-        """Give every rank the object of root. Elsewhere the value is not looked at."""
+        """Give every rank the object of root. value is ignored except at root."""
         objects = self._objects()
         pickled: bytes | bytearray = self._pickled(value) if self.rank == root else b""
         length = numpy.array([len(pickled)])
@@ -238,14 +239,15 @@ class World(_native.World):
         return value if self.rank == root else pickle.loads(pickled)
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
-        """Bring one object of each rank to root: a list in rank order there, None elsewhere."""
+        """Gather one object of each rank at root. Returns a list in rank order at root, None
+        elsewhere."""
         objects = self._objects()
         ranks = range(self.size)
         if root not in ranks:
             objects._fail_collective()
             raise ValueError(f"there is no rank {root} in a world of {self.size}")
         pickled = b"" if self.rank == root else self._pickled(value)
-        # No rank sends before all have an object to send: otherwise root would wait for the others.
+        # Every rank must have pickled its object first: if one fails, root must not wait for it.
         objects.barrier()
         if self.rank != root:
             objects.send(pickled, root, _GATHER_TAG)
@@ -253,13 +255,13 @@ class World(_native.World):
         return [value if r == root else self.recv_object(r, _GATHER_TAG) for r in ranks]
 
     def allgather_object(self, value: Any) -> list[Any]:
-        """Bring one object of each rank to all: a list in rank order."""
+        """Gather one object of each rank at every rank. Returns a list in rank order."""
         everyone: list[Any] = self.bcast_object(self.gather_object(value))
         return everyone
 
     def _pickled(self, value: Any) -> bytes:
-        """What this rank gives to a collective of objects, which fails at all ranks if that cannot
-        be pickled."""
+        """Pickles this rank's object for a collective. If that fails, the collective fails at all
+        ranks."""
         try:
             return _pickled(value)
         except BaseException:
@@ -268,8 +270,8 @@ class World(_native.World):
 
 
 def world() -> World:
-    """The world of this process. The first call joins the job that ``hikyaku run`` started this
-    program in; a program that was started by itself is a world of one.
+    """The world of this process. The first call joins the job in which ``hikyaku run`` started this
+    program. A program that was started without it is a world of one rank.
 
     Only the thread of the first call may use it. The rank leaves its job when the program ends.
     """
@@ -293,7 +295,7 @@ def _plain(dtype: DTypeLike) -> numpy.dtype[Any]:
 
 
 def _dtype_of(element: str) -> numpy.dtype[Any]:
-    """The dtype that World.shared has named."""
+    """The dtype of a name that World.shared has given."""
     return numpy.dtype(ast.literal_eval(element) if element.startswith("[") else element)
 
 
@@ -309,7 +311,7 @@ def _count(shape: tuple[int, ...]) -> int:
 
 
 def _leave() -> None:
-    # A program that ends by an exception does not complete its operations: its peers are notified
+    # A program that ends with an exception does not complete its operations: its peers are notified
     # that this rank has died, not that it has finished.
     _native._leave(getattr(sys, "last_value", None) is None)
 
