@@ -2,16 +2,16 @@
 
 use crate::{ExperimentOutcome, Machines, p000, p001, p002, p003, p004};
 
-/// One table or figure, or several that one run gives.
+/// A table or figure, or several that one run produces.
 #[derive(Debug, Clone, Copy)]
 pub struct PaperItem {
-    /// The word for it on the command line and the stem of its file of results.
+    /// Its name on the command line and the stem of its results file.
     pub name: &'static str,
-    /// What it shows.
+    /// Its subject, in words.
     pub title: &'static str,
     /// The machine files it runs on.
     pub machines: &'static [&'static str],
-    /// Runs it on machines. Deterministic: the same outcome every time.
+    /// Runs it on machines. It is deterministic: the outcome is always the same.
     pub run: fn(&Machines) -> ExperimentOutcome,
 }
 
@@ -20,11 +20,11 @@ pub fn items() -> &'static [PaperItem] {
     ITEMS
 }
 
-/// The items that `words` name, all of them if there are none. A word names an item, or all items
-/// that begin with it: `000`, `003-figure`.
+/// The items that `words` select; without words, all items. A word selects all items whose names
+/// begin with it: `000`, `003-figure`.
 ///
 /// # Errors
-/// The first word that names none.
+/// The first word that selects no item.
 pub fn select(words: &[String]) -> Result<Vec<&'static PaperItem>, &str> {
     if words.is_empty() {
         return Ok(ITEMS.iter().collect());

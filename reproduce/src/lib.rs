@@ -1,4 +1,4 @@
-//! The papers' tables and figures, run on simulated machines and compared with what is printed.
+//! The papers' tables and figures, run on simulated machines and compared with the printed values.
 //!
 //! ```text
 //!   machines/*.toml ──► sim: interface models, networks ──► p000 .. p004: one experiment an item
@@ -6,12 +6,12 @@
 //!                    report.html + results/*.csv ◄── page ◄── ExperimentOutcome: checks, charts
 //! ```
 //!
-//! One module per paper, one file per experiment; `what_if` asks beyond the papers. Results are
+//! One module per paper, one file per experiment; `what_if` goes beyond the papers. Results are
 //! snapshots in the tree (`reproduce/results/`), so that a change of a model shows as a diff.
 //!
-//! No result is an input: a constant comes from its machine file with its source. What comes out is
-//! told in four kinds: prediction, calibration, identity, mismatch (`outcome.rs` says which is
-//! which). `sensitivity` gives every assumed constant half and twice its value.
+//! No result is an input: constants come from machine files, each with its source. Each comparison
+//! is a prediction, a calibration, an identity or a mismatch (`outcome.rs` defines them).
+//! `sensitivity` halves and doubles every assumed constant.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The machines that experiments run on: the files that come with the tree, compiled in, as they
-//! are or with another value for some of their constants.
+//! The machines that experiments run on: the compiled-in machine files of the tree, unchanged or
+//! with other values for some constants.
 
 use hikyaku_sim::machine::{Machine, MachineError};
 
@@ -22,7 +22,7 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Those of the tree, as their files say. Printed results come from these.
+    /// The machines of the tree, unchanged. Printed results come from these.
     pub fn stored() -> Machines {
         let parse = |&(name, text): &(&str, &str)| {
             Machine::parse(&file(name), text).expect("a test parses every file")
@@ -30,11 +30,11 @@ impl Machines {
         Machines { all: FILES.iter().map(parse).collect() }
     }
 
-    /// The same with other values for some constants of one machine, or for another word of its
-    /// file such as the shape of its network, by their keys.
+    /// The same machines, with other values for some keys of one machine's file: constants, or
+    /// other entries such as the shape of its network.
     ///
     /// # Errors
-    /// The machine's file has no such key, or it cannot be with that value.
+    /// The machine's file has no such key, or the machine is invalid with that value.
     ///
     /// # Panics
     /// There is no machine of that name.
@@ -48,10 +48,10 @@ impl Machines {
         Ok(Machines { all: self.all.iter().map(keep).collect() })
     }
 
-    /// The machine of a name.
+    /// The machine with this name.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no machine of that name.
     pub fn get(&self, name: &str) -> &Machine {
         self.all.iter().find(|machine| machine.name == name).expect("a name of FILES")
     }

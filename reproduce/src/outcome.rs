@@ -1,41 +1,41 @@
-//! What an experiment brings: statements of the paper, each with what the model gives and what that
-//! shows, and the figures and tables behind them.
+//! The outcome of an experiment: statements of the paper, each with the model's value and a
+//! verdict, and the figures and tables they are based on.
 //!
-//! A statement is a printed number, an order ("C above B above A") or a shape ("flat"). What it
-//! shows depends on what went into the model:
+//! A statement is a printed number, an order ("C above B above A") or a shape ("flat"). The verdict
+//! depends on the model's inputs:
 //!
 //! ```text
-//!   the model does not give it ─────────────────────────────► mismatch
-//!   the model gives it, and
-//!     a constant, or a choice, was made in view of it ──────► calibration
+//!   the model does not reproduce it ────────────────────────► mismatch
+//!   the model reproduces it, and
+//!     a constant or a choice was fitted to it ──────────────► calibration
 //!     it is arithmetic on numbers that the file states ─────► identity
 //!     neither ──────────────────────────────────────────────► prediction
 //! ```
 
 use hikyaku_report::{Chart, Table, Unit};
 
-/// Printed numbers are met within this, percent, unless an experiment says otherwise.
+/// The default tolerance for printed numbers, in percent.
 pub const TOLERANCE: f64 = 5.0;
 
-/// What a check shows.
+/// The verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The model does not give what the paper states.
+    /// The model does not reproduce the paper's statement.
     Mismatch,
-    /// It does, and no constant was chosen in view of it.
+    /// It does, and no constant was fitted to the statement.
     Prediction,
-    /// It does, and a constant or a choice was made so that it does.
+    /// It does, because a constant or a choice was fitted to the statement.
     Calibration,
-    /// It does, by arithmetic on numbers that the machine file states.
+    /// It does, by arithmetic on numbers of the machine file.
     Identity,
 }
 
 impl Verdict {
-    /// All, worst first.
+    /// All verdicts, worst first.
     pub const ALL: [Verdict; 4] =
         [Verdict::Mismatch, Verdict::Prediction, Verdict::Calibration, Verdict::Identity];
 
-    /// The word for it in tables.
+    /// Its name in tables.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Mismatch => "mismatch",
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    /// The word for several of it.
+    /// Its plural.
     pub fn plural(self) -> &'static str {
         match self {
             Verdict::Mismatch => "mismatches",
@@ -56,33 +56,32 @@ impl Verdict {
     }
 }
 
-/// A value of the model beside a statement of the paper.
+/// The comparison of a value of the model with a statement of the paper.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// What is compared.
+    /// The compared quantity.
     pub what: String,
-    /// What the paper states, as text.
+    /// The paper's statement, as text.
     pub stated: String,
-    /// What the model gives, as text.
+    /// The model's value, as text.
     pub model: String,
-    /// How far the model is from a stated number, percent.
+    /// The difference of the model from a stated number, percent.
     pub deviation: Option<f64>,
-    /// When the model gives it.
+    /// The condition for agreement.
     pub criterion: String,
-    /// What it shows.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What makes it a calibration or an identity, or why it does not come out; empty for a
-    /// prediction.
+    /// The reason why it is a calibration, an identity or a mismatch; empty for a prediction.
     pub why: String,
 }
 
 impl Check {
-    /// A printed number, met within [`TOLERANCE`].
+    /// A printed number that the model must reach within [`TOLERANCE`].
     pub fn number(what: impl Into<String>, stated: f64, model: f64, unit: Unit) -> Check {
         Check::within(what, stated, model, unit, TOLERANCE)
     }
 
-    /// A printed number, met within `percent`.
+    /// A printed number that the model must reach within `percent`.
     pub fn within(
         what: impl Into<String>,
         stated: f64,
@@ -103,7 +102,7 @@ impl Check {
         }
     }
 
-    /// A number from `low` to `high`, ends included.
+    /// A number from `low` to `high`, both included.
     pub fn between(
         what: impl Into<String>,
         (low, high): (f64, f64),
@@ -117,7 +116,7 @@ impl Check {
         }
     }
 
-    /// An order or a shape: `stated` in words, what the model shows, whether it holds.
+    /// An order or a shape: the statement and the model's result in words, and whether it holds.
     pub fn shape(
         what: impl Into<String>,
         stated: impl Into<String>,
@@ -135,20 +134,20 @@ impl Check {
         }
     }
 
-    /// The check as a calibration: `why` names the constant or the choice that was made in view of
-    /// it. A calibration that misses its own number is a mismatch.
+    /// The check as a calibration: `why` names the constant or the choice that was fitted to it. A
+    /// calibration that misses its own number is a mismatch.
     #[must_use]
     pub fn calibrated(self, why: &str) -> Check {
         self.made(Verdict::Calibration, why)
     }
 
-    /// The check as an identity: `why` says which inputs it is computed from.
+    /// The check as an identity: `why` names the inputs it is computed from.
     #[must_use]
     pub fn identity(self, why: &str) -> Check {
         self.made(Verdict::Identity, why)
     }
 
-    /// The check with the reason for a mismatch, as far as that is known.
+    /// The check with the known or supposed reason for its mismatch.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Check {
         match self.verdict {
@@ -165,10 +164,10 @@ impl Check {
     }
 }
 
-/// Everything an experiment has to say.
+/// The outcome of an experiment.
 #[derive(Debug, Clone)]
 pub struct ExperimentOutcome {
-    /// What the paper states, in a sentence or two.
+    /// The paper's statement, in a sentence or two.
     pub statement: String,
     /// How the model was run.
     pub setup: String,
@@ -178,17 +177,17 @@ pub struct ExperimentOutcome {
     pub tables: Vec<Table>,
     /// Plots, in the paper's form.
     pub charts: Vec<Chart>,
-    /// What a reader should know: deviations explained, ambiguities.
+    /// Notes for readers: reasons for deviations, ambiguities.
     pub notes: Vec<String>,
 }
 
 impl ExperimentOutcome {
-    /// Whether nothing is a mismatch.
+    /// Whether there is no mismatch.
     pub fn passes(&self) -> bool {
         self.count(Verdict::Mismatch) == 0
     }
 
-    /// How many checks ended in `verdict`.
+    /// The number of checks with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.checks.iter().filter(|check| check.verdict == verdict).count()
     }

@@ -1,41 +1,41 @@
-//! The report: what does not come out first, then all experiments with their checks, plots and the
-//! constants they depend on; and the same as CSV files, which are the snapshots in the tree.
+//! The report: first the mismatches, then all experiments with their checks, plots and the
+//! constants they depend on. The same data as CSV files are the snapshots in the tree.
 
 use hikyaku_report::{Cell, Chart, Page, SeriesStyle, Table, Tone, Unit};
 
 use crate::sensitivity::{Assumption, with_ranges};
 use crate::{Check, ExperimentOutcome, Machines, PaperItem, Verdict};
 
-/// An experiment that has been run.
+/// A completed experiment.
 #[derive(Debug)]
 pub struct Result {
-    /// Which.
+    /// The experiment.
     pub item: &'static PaperItem,
-    /// What it brought.
+    /// Its outcome.
     pub outcome: ExperimentOutcome,
-    /// What it brings with other values of what was assumed; empty if that was not asked.
+    /// Its outcomes with other values of the assumed constants; empty if they were not requested.
     pub assumptions: Vec<Assumption>,
 }
 
 /// All experiments of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// In the order in which they are told.
+    /// In the order of the report.
     pub results: Vec<Result>,
 }
 
 impl Report {
-    /// Whether nothing of any experiment is a mismatch.
+    /// Whether no experiment has a mismatch.
     pub fn passes(&self) -> bool {
         self.results.iter().all(|result| result.outcome.passes())
     }
 
-    /// How many checks of all experiments ended in `verdict`.
+    /// The number of checks of all experiments with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.results.iter().map(|result| result.outcome.count(verdict)).sum()
     }
 
-    /// A row per experiment: how many statements of each kind.
+    /// A row per experiment: the number of statements with each verdict.
     pub fn summary(&self) -> Table {
         let kinds = Verdict::ALL.map(Verdict::word);
         let mut table = Table::new("Experiments", ["item", "what"].into_iter().chain(kinds));
@@ -50,7 +50,7 @@ impl Report {
         table
     }
 
-    /// The mismatches, with the reason as far as it is known.
+    /// The mismatches, each with its reason if one is known.
     pub fn mismatches(&self) -> Table {
         let header = ["item", "what", "paper", "model", "why"];
         let mut table = Table::new("Mismatches", header);
@@ -63,7 +63,7 @@ impl Report {
         table
     }
 
-    /// Which assumption decides which verdict: the checks that turn out otherwise when an assumed
+    /// The verdicts that depend on an assumption: the checks whose verdict changes when an assumed
     /// constant has half or twice its value.
     pub fn sensitivity(&self) -> Table {
         let header = ["item", "what", "now", "assumed constant", "value", "then"];
@@ -85,7 +85,7 @@ impl Report {
         table
     }
 
-    /// The whole as one self-contained HTML page.
+    /// The report as one self-contained HTML page.
     pub fn to_html(&self) -> String {
         let mut page = Page::new("Published tables and figures, from simulated machines");
         page.lead(
@@ -122,7 +122,7 @@ impl Report {
         page.to_html()
     }
 
-    /// The files of results: name and content, checks first, then the data of tables and plots.
+    /// The result files: name and content, checks first, then the data of tables and plots.
     pub fn files(&self) -> Vec<(String, String)> {
         let mut files = vec![("summary.csv".to_owned(), self.summary().to_csv())];
         if self.results.iter().any(|result| !result.assumptions.is_empty()) {
@@ -169,13 +169,13 @@ fn tell(page: &mut Page, result: &Result, machines: &Machines) {
     }
 }
 
-/// Whether a plot has values that the paper prints.
+/// Whether a plot has printed values of the paper.
 fn prints(chart: &Chart) -> bool {
     match chart {
         Chart::Line(chart) => {
             chart.series.iter().any(|series| series.style == SeriesStyle::Printed)
         }
-        // Bars stand beside bars of print.
+        // A bar chart has bars for the printed values.
         _ => true,
     }
 }
@@ -224,7 +224,7 @@ fn fitted(item: &PaperItem, machines: &Machines) -> Table {
     table
 }
 
-/// What is assumed, and how much of the plots moves with it.
+/// The assumed constants, and how far the curves move with them.
 fn assumed(outcome: &ExperimentOutcome, assumptions: &[Assumption]) -> Table {
     let header = ["constant", "value", "what it is", "half and double move a curve by up to"];
     let mut table = Table::new("Assumed constants", header);

@@ -1,4 +1,4 @@
-//! Runs experiments on all processors: each run stands alone, and gives the same everywhere.
+//! Runs experiments on all processors. Runs are independent of each other and deterministic.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use crate::sensitivity::{Variant, assumptions, variants};
 use crate::{ExperimentOutcome, Machines, PaperItem, Report, Result};
 
-/// One run: of an experiment as it is, or of one of its variants.
+/// One run: an unchanged experiment, or one of its variants.
 struct Task {
     item: usize,
     variant: Option<Variant>,
 }
 
-/// Runs the experiments, and with `ranges` each again for every value of what it assumes. `done` is
-/// told of each experiment when it has run as it is, in the order in which they end.
+/// Runs the experiments, and with `ranges` each again for every other value of its assumptions.
+/// `done` is called after the unchanged run of each experiment, in the order of completion.
 ///
 /// # Panics
-/// An experiment panics: that is a bug of ours.
+/// An experiment panics, which is a bug.
 pub fn run(
     chosen: &[&'static PaperItem],
     ranges: bool,
@@ -64,7 +64,7 @@ pub fn run(
     Report { results: chosen.iter().zip(base).zip(runs).map(result).collect() }
 }
 
-/// Takes tasks until there are none.
+/// Takes tasks until none is left.
 fn work(
     chosen: &[&'static PaperItem],
     tasks: &[Task],

@@ -1,29 +1,29 @@
-//! What an experiment gives when one constant that was assumed has half or twice its value.
+//! The outcome of an experiment when an assumed constant has half or twice its value.
 //!
-//! Where a paper is silent, a machine file assumes a value and says why. Nobody can say that such a
-//! value is right, only what depends on it: the verdicts that turn, and how far the curves move.
+//! Where a paper is silent, a machine file assumes a value and gives the reason. Such a value
+//! cannot be verified. But one can show what depends on it: which verdicts change, and how far the
+//! curves move.
 
 use hikyaku_report::{Chart, LineChart, Series};
 use hikyaku_sim::machine::{MachineConstant, Origin};
 
 use crate::{Check, ExperimentOutcome, Machines, PaperItem, Verdict};
 
-/// How often an assumed value is taken.
+/// The factors of an assumed value.
 const FACTORS: [f64; 2] = [0.5, 2.0];
 
-/// An assumed constant of an experiment's machine, and what the experiment gives with others.
+/// An assumed constant of an experiment's machine, and the outcomes with other values.
 #[derive(Debug, Clone)]
 pub struct Assumption {
     /// The machine's name.
     pub machine: &'static str,
-    /// The constant as the file has it.
+    /// The constant, as in the file.
     pub constant: MachineConstant,
-    /// Other values, and what comes out with them. The machine cannot be with values that are not
-    /// here.
+    /// Other values and their outcomes. Values with which the machine is invalid are left out.
     pub runs: Vec<(String, ExperimentOutcome)>,
 }
 
-/// One run that an experiment's assumptions ask for.
+/// One run of an experiment with another value for an assumption.
 #[derive(Debug, Clone)]
 pub struct Variant {
     machine: &'static str,
@@ -32,8 +32,8 @@ pub struct Variant {
     machines: Machines,
 }
 
-/// The runs that the assumptions of an experiment ask for. Each stands alone, so that a caller with
-/// several processors can run them side by side.
+/// The runs with other values for the assumptions of an experiment. They are independent, so a
+/// caller can run them in parallel.
 pub fn variants(item: &PaperItem) -> Vec<Variant> {
     let stored = Machines::stored();
     let mut all = Vec::new();
@@ -51,13 +51,13 @@ pub fn variants(item: &PaperItem) -> Vec<Variant> {
 }
 
 impl Variant {
-    /// Runs the experiment so.
+    /// Runs the experiment with this value.
     pub fn run(&self, item: &PaperItem) -> ExperimentOutcome {
         (item.run)(&self.machines)
     }
 }
 
-/// The assumptions of an experiment from its variants and what each gave, in the same order.
+/// The assumptions of an experiment, from its variants and their outcomes in the same order.
 pub fn assumptions(
     runs: impl IntoIterator<Item = (Variant, ExperimentOutcome)>,
 ) -> Vec<Assumption> {
@@ -79,8 +79,8 @@ impl Assumption {
         format!("{} {}", self.machine, self.constant.key)
     }
 
-    /// The checks that are met and would not be, or the other way round: with the other value, and
-    /// what they would be then.
+    /// The checks that are met now and missed with another value, or the reverse: the check, the
+    /// other value, and the verdict with it.
     pub fn turned<'a>(
         &'a self,
         outcome: &'a ExperimentOutcome,
@@ -97,8 +97,7 @@ impl Assumption {
         all
     }
 
-    /// The most by which a point of a curve moves, as a part of its value; `None`: there is
-    /// no curve.
+    /// The largest relative change of a point of a curve; `None`: there is no curve.
     pub fn moved(&self, outcome: &ExperimentOutcome) -> Option<f64> {
         let mut most = None;
         for (_, other) in &self.runs {
@@ -111,7 +110,7 @@ impl Assumption {
     }
 }
 
-/// All points of all curves, in order.
+/// The points of all curves, in order.
 fn lines(outcome: &ExperimentOutcome) -> impl Iterator<Item = (f64, f64)> {
     let curves = outcome.charts.iter().filter_map(|chart| match chart {
         Chart::Line(chart) => Some(&chart.series),

@@ -5,10 +5,10 @@ use hikyaku_report::{Axis, LineChart, Series, Unit};
 use super::ping_pong::{CONDITIONS, costs, run};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Message sizes, bytes: 8 B to 1 MiB. The paper prints no values of its axis, only that it goes
-/// beyond 64 KByte.
+/// Message sizes, bytes: 8 B to 1 MiB. The paper prints no values on its axis and only states that
+/// it goes beyond 64 KByte.
 const SIZES: std::ops::RangeInclusive<u32> = 3..=20;
-/// Where the read-out is said to fall off.
+/// The size above which, by the paper, the read-out becomes slower.
 const EDGE: usize = 64 << 10;
 /// Round trips averaged at each point; polling phases matter little beyond the smallest.
 const ROUNDS: u64 = 20;
@@ -40,7 +40,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
         let points = sizes.iter().map(|&size| size as f64).zip(curve.iter().copied());
         chart = chart.with(Series::line(*name, points.collect()));
     }
-    // Half round trips of 8 B, as bandwidths, and the largest ones, of whatever size.
+    // The bandwidths of 8 B by half round trips, and the maxima at any size.
     let shortest = [1.74e-6, 1.78e-6, 3.84e-6, 3.89e-6].map(|half| (8.0, 8.0 / half));
     chart = chart.with(Series::printed("paper, 8 B", shortest.to_vec()));
     let ends = [sizes[0] as f64, sizes[sizes.len() - 1] as f64];
@@ -162,7 +162,7 @@ mod tests {
         assert!((meets - 1.0).abs() < 0.1, "{meets}");
     }
 
-    /// From which size on (4) is better than (5), by what an uncached load moves.
+    /// The size from which on (4) is better than (5), by the size of an uncached load.
     #[test]
     fn the_width_of_a_load_decides_short_messages() {
         for (load, from) in [("8 B", 32), ("4 B", 16), ("2 B", 8)] {

@@ -1,18 +1,18 @@
-//! Who sends to whom in six NAS Parallel Benchmarks on 64 ranks, as traces.
+//! Traces of the messages between the 64 ranks of six NAS Parallel Benchmarks.
 //!
 //! The traces were made by `hikyaku run -n 64 --trace` of the programs in `examples/npb`, which
 //! have the benchmarks' decompositions and messages. A test there runs them again and compares.
 
 use hikyaku_nic::plan::TrafficTrace;
 
-/// A benchmark: its name, its trace, and what table 1 prints for it.
+/// A benchmark: its name, its trace, and its values in table 1.
 #[derive(Debug, Clone)]
 pub struct Benchmark {
     /// Two letters.
     pub name: &'static str,
-    /// Who sent how much to whom.
+    /// How much each rank sent to each other.
     pub trace: TrafficTrace,
-    /// Partners of the rank with the most, as printed.
+    /// The maximum number of partners of a rank, as printed.
     pub printed_partners: u32,
     /// Reduction of landing memory, percent, as printed.
     pub printed_reduction: f64,

@@ -1,4 +1,4 @@
-//! The paper's measurement (§5.1, figure 7): a message goes there and comes back, many times.
+//! The paper's measurement (§5.1, figure 7): a message goes back and forth many times.
 //!
 //! Five conditions (table 5): data stays in SO-DIMM (1, 2) or is read out to main memory (3 to 5),
 //! received by PUSH (1, 3) or IPUSH (2, 4, 5), with a cached or an uncached window (5).
@@ -15,7 +15,7 @@ use hikyaku_sim::model::landing::Arrival;
 
 use crate::Machines;
 
-/// Round trips that are averaged, so that the phase of the polling averages out.
+/// The number of averaged round trips, so that the phase of the polling averages out.
 pub(super) const ROUNDS: u64 = 400;
 
 /// The receive primitive, without the address that PUSH needs.
@@ -29,7 +29,7 @@ pub(super) enum ReceivePrimitive {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) receive: ReceivePrimitive,
-    /// How the window is mapped when data is read out; `None`: it stays in SO-DIMM.
+    /// The mapping of the window through which data is read out; `None`: data stays in SO-DIMM.
     pub(super) read_out: Option<PrefetchWindow>,
 }
 
@@ -45,7 +45,7 @@ pub(super) const CONDITIONS: [Condition; 5] = [
     Condition { receive: ReceivePrimitive::IndirectPush, read_out: Some(PrefetchWindow::Uncached) },
 ];
 
-/// What a run gives.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct PingPongRun {
     /// Half the mean round trip, seconds.
@@ -83,7 +83,7 @@ pub(super) fn run(costs: &Costs, condition: Condition, bytes: usize, rounds: u64
         for round in 1..=rounds {
             here.send(&there, to_b, &message).await;
             take(&here, condition, bytes, round * records).await;
-            // Only what concerns the message there: the echo's arrival is a step of the way back.
+            // Only the steps of the message to node 1: the echo's arrival belongs to the way back.
             let mut passed = here.board().take_log();
             passed.retain(|(step, _)| SENDING.contains(step));
             log.borrow_mut().push(passed);
@@ -107,7 +107,7 @@ pub(super) fn run(costs: &Costs, condition: Condition, bytes: usize, rounds: u64
     PingPongRun { half_round_trip, steps }
 }
 
-/// Steps of a message that its sender's board notes.
+/// The steps of a message that its sender's board records.
 const SENDING: [&str; 3] = ["Start", "A issue send request", "B packet send processing"];
 
 /// Bytes of each landing ring: twice the largest message.
@@ -126,12 +126,12 @@ async fn take(host: &Host, condition: Condition, bytes: usize, records: u64) {
     }
 }
 
-/// Data stays where it is; the ring's head moves on without the host's time.
+/// Leaves the data in place. The ring's head advances without host time.
 fn drop_arrivals(host: &Host, bytes: usize) {
     check(&host.take_arrivals(), bytes);
 }
 
-/// All bytes of the message are there.
+/// Asserts that all bytes of the message have arrived.
 fn check(arrivals: &[Arrival], bytes: usize) {
     let length = |arrival: &Arrival| match arrival {
         Arrival::Landed(_, payload) => payload.len(),
@@ -141,7 +141,7 @@ fn check(arrivals: &[Arrival], bytes: usize) {
     assert_eq!(arrivals.iter().map(length).sum::<usize>(), bytes, "every byte arrives once");
 }
 
-/// Where messages to a node go, and the memory that keeps the address valid.
+/// The address of messages to a node, and the memory that keeps it valid.
 struct PushTarget {
     primitive: Primitive,
     _memory: Option<RegionBuffer>,

@@ -1,4 +1,4 @@
-//! Table 1: how much landing memory six benchmarks save when rings are planned from a trace.
+//! Table 1: the landing memory that six benchmarks save when rings are planned from a trace.
 
 use hikyaku_report::{Cell, Table, Unit};
 

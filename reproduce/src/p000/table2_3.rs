@@ -6,7 +6,8 @@ use hikyaku_sim::model::dimmnet2::Steps;
 use super::ping_pong::{CONDITIONS, costs, run};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Runs one message of 8 bytes of data with each primitive and reads the rows off the board's log.
+/// Runs one message with 8 bytes of data for each primitive and takes the rows from the board's
+/// log.
 pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let costs = costs(machines);
     let clock = costs.interface.clock.seconds();
@@ -49,7 +50,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     }
 }
 
-/// From the detection to the status, seconds.
+/// The time from the detection to the status, seconds.
 fn total(log: &Steps) -> f64 {
     let at = |what: &str| log.iter().find(|(step, _)| *step == what).map(|(_, at)| at.seconds());
     match (at("detect arrival at SWIF"), at("write packet receive status")) {
@@ -58,7 +59,7 @@ fn total(log: &Steps) -> f64 {
     }
 }
 
-/// Clocks from the step before to this one; `None` if it was not taken.
+/// Clocks from the previous step to this one; `None` if the step did not occur.
 fn clocks(log: &Steps, what: &str, clock: f64) -> Option<f64> {
     let rows: Vec<_> = log.iter().filter(|(step, _)| !step.starts_with(is_letter)).collect();
     let index = rows.iter().position(|(step, _)| *step == what)?;

@@ -1,12 +1,12 @@
-//! Table 7: where the time of a 24-byte round trip goes.
+//! Table 7: the breakdown of a 24-byte round trip.
 
 use hikyaku_report::{Cell, StackedBars, Table, Unit};
 
 use super::ping_pong::{CONDITIONS, PingPongRun, ROUNDS, costs, run};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// The rows: first letters, what is printed for PUSH and for IPUSH, µs. Rows F and J are printed
-/// as a range; their mean is compared.
+/// The rows: the name, and the printed values for PUSH and IPUSH in µs. Rows F and J are printed as
+/// ranges; their means are compared.
 const ROWS: [(&str, [f64; 2]); 11] = [
     ("A issue send request", [0.093, 0.093]),
     ("B packet send processing", [0.428, 0.428]),

@@ -1,22 +1,22 @@
-//! Figures 9 to 12: execution time with UDP, with DIMMnet and by `direct`, over the size and over
-//! the number of shared variables, with the links of the machine file and then with free ones, the
-//! paper's explanation; and, beyond the paper, with more nodes than its two.
+//! Figures 9 to 12: execution time with UDP, DIMMnet and `direct`, over the size and over the
+//! number of shared variables. With the links of the machine file, and with links that cost
+//! nothing, which is the paper's explanation. Beyond the paper, also with more than two nodes.
 
 use hikyaku_report::{Axis, Cell, Chart, LineChart, Series, Table, Unit};
 
 use super::program::{Links, RunCosts, Setting, SystemVersion, run};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Kibibytes of a variable: 4 to 32 (figures 9, 10).
+/// Sizes of a variable in KiB: 4 to 32 (figures 9, 10).
 const SIZES: [u64; 4] = [4, 8, 16, 32];
 /// Numbers of variables: 1024 to 8192 (figures 11, 12).
 const COUNTS: [u64; 4] = [1024, 2048, 4096, 8192];
 /// Nodes: the paper's two, and more.
 const NODES: [u32; 3] = [2, 4, 8];
-/// Numbers of variables with more nodes: as many for each node as the paper's smallest.
+/// Numbers of variables with more nodes: for each node as many as the paper's smallest number.
 const EACH: u64 = 512;
 
-/// Seconds of every version, number of variables and size, with one set of costs.
+/// Times in seconds for every version, number of variables and size, with one set of costs.
 struct Cells {
     links: Links,
     /// By version, number, size.
@@ -44,13 +44,13 @@ impl Cells {
         Cells { links, times }
     }
 
-    /// Over the sizes, with the number of this place.
+    /// Over the sizes, with the number at this index.
     fn over_sizes(&self, title: &'static str, count: usize) -> Sweep {
         let times = [0, 1, 2].map(|version| self.times[version][count].to_vec());
         Sweep { title, x: SIZES.map(|kib| (kib << 10) as f64).to_vec(), times }
     }
 
-    /// Over the numbers, with the size of this place.
+    /// Over the numbers, with the size at this index.
     fn over_counts(&self, title: &'static str, size: usize) -> Sweep {
         let times = [0, 1, 2].map(|version| self.times[version].map(|row| row[size]).to_vec());
         Sweep { title, x: COUNTS.map(|count| count as f64).to_vec(), times }
@@ -63,7 +63,7 @@ impl Cells {
         }
     }
 
-    /// In how many cells a version is faster than UDP.
+    /// The number of cells in which a version is faster than UDP.
     fn faster(&self, version: usize) -> usize {
         let cells = |at: usize| self.times[at].as_flattened().iter();
         cells(version).zip(cells(0)).filter(|(time, udp)| time < udp).count()
@@ -99,7 +99,7 @@ impl Cells {
 }
 
 impl Sweep {
-    /// Between UDP and DIMMnet, as the paper compares.
+    /// The paper's comparison, between UDP and DIMMnet.
     fn gaps(&self) -> Vec<f64> {
         self.times[0].iter().zip(&self.times[1]).map(|(udp, dimmnet)| udp - dimmnet).collect()
     }
@@ -115,7 +115,7 @@ impl Sweep {
     }
 }
 
-/// Every version with each number of nodes, and as many variables for each of them.
+/// Every version with each number of nodes, with equally many variables per node.
 struct Growth([[RunCosts; 3]; 4]);
 
 impl Growth {
@@ -161,7 +161,7 @@ impl Growth {
     }
 }
 
-/// Runs the four figures, with the links of the machine and with free ones, and more nodes.
+/// Runs the four figures with the machine's links and with free links, and with more nodes.
 pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let size = || Axis::linear("size of a variable", Unit::Bytes);
     let count = || Axis::linear("variables", Unit::Number);
@@ -212,9 +212,9 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     }
 }
 
-/// What the paper says of the gap in figure 9, with the links' rates. Without them it is constant
-/// whatever the machine, and so does it grow with the number of variables: the program goes through
-/// them one after the other. No criterion is made of what no machine misses.
+/// The paper's statement on the gap in figure 9, with the links' rates. Without them the gap is
+/// constant on any machine. On any machine it also grows with the number of variables, because the
+/// program accesses them one after the other. A statement that no machine misses is no criterion.
 fn gap(sweep: &Sweep) -> Check {
     let gaps = sweep.gaps();
     let most = gaps.iter().copied().fold(0.0, f64::max);
@@ -249,7 +249,7 @@ mod tests {
         let free = gaps(Links::Free);
         assert!(free.iter().all(|gap| *gap > 0.0), "{free:?}");
         assert!(free[3] / free[0] < 1.1 && free[0] / free[3] < 1.1, "{free:?}");
-        // The simplification is what makes it constant.
+        // Only the simplification makes it constant.
         let physical = gaps(Links::Physical);
         assert!(physical[3] / physical[0] > 2.0, "{physical:?}");
     }
@@ -271,12 +271,12 @@ mod tests {
         for (at, nodes) in NODES.into_iter().enumerate() {
             let acquires = 2 * EACH * u64::from(nodes);
             let saved = single[at].datagrams - multicast[at].datagrams;
-            // The old owner tells all but the new one; with two nodes that is nobody.
+            // The old owner notifies all nodes but the new one; with two nodes there are none.
             assert_eq!(saved, acquires * u64::from(nodes.saturating_sub(3)), "{nodes} nodes");
             assert!(multicast[at].seconds <= single[at].seconds, "{nodes} nodes");
             assert!(stores[at].seconds < multicast[at].seconds, "{nodes} nodes");
         }
-        // All nodes acquire at once: what takes longer is what each has to take in of the others.
+        // All nodes acquire at once. It takes longer because each handles the others' messages.
         let slower = |runs: [RunCosts; 3]| runs[2].seconds / runs[0].seconds;
         assert!(slower(multicast) > 1.2 * slower(stores));
     }

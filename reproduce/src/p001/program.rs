@@ -1,29 +1,30 @@
-//! The paper's program (figures 7 and 8), run by its two protocols, and by `direct`, on modelled
+//! The paper's program (figures 7 and 8) with its two protocols, and with `direct`, on modelled
 //! hardware.
 //!
-//! In every round each node acquires its share of the rows for writing, in the next round that of
-//! the node before it, and they pass a barrier in between: from the second round on every acquire
+//! In every round each node acquires its share of the rows for writing. In the next round, after a
+//! barrier, it acquires the share of the previous node. So from the second round on every acquire
 //! moves ownership and data from another node. With the paper's two nodes a share is the rows of
-//! one parity. What is sent is what `hikyaku_dsm`'s state machines say, the same that its tests
-//! check; here each message, store and copy costs its time, and what several nodes do at once
-//! takes its turn on their processors and wires.
+//! one parity. The state machines of `hikyaku_dsm`, the same that its tests check, decide what is
+//! sent. Here each message, store and copy takes its time, and simultaneous work of several nodes
+//! queues on their processors and wires.
 //!
 //! ```text
 //!   UDP       request ► contents ► ownership ► invalidation; each with an ACK, each handled by a
-//!             processor at both ends; the owner change to all in one datagram, which the switch
-//!             copies, or one by one
+//!             processor at both ends; the owner change goes to all nodes in one datagram, which
+//!             the switch copies, or in one datagram for each
 //!   DIMMnet   AOTF request ► BOTF contents ► AOTF ownership ► AOTF invalidation, a store that no
-//!             processor handles; only the request needs the owner's
-//!   direct    each word of another node: request ► answer; contents: request ► BOTF; no
-//!             processor but the requester's
+//!             processor handles; only the request needs the owner's processor
+//!   direct    each word of another node: request ► answer; contents: request ► BOTF; only the
+//!             requester's processor is needed
 //! ```
 //!
-//! No datagram is lost, so that none is sent again; the barrier takes no time.
+//! No datagram is lost, so none is sent again. The barrier takes no time.
 //!
-//! **Assumed for `direct`.** DIMMnet-1 has neither remote reads nor remote atomics. The board is
-//! taken to answer them: request and answer are a store each (AOTF), it reads memory as fast as
-//! BOTF sends, and the requester takes an answer as it takes any word that arrives. An operation on
-//! a word of the own board costs as much as the paper's update of a variable's members.
+//! **Assumed for `direct`.** DIMMnet-1 has neither remote reads nor remote atomics. The model
+//! assumes that the board answers them: request and answer are a store each (AOTF), the board reads
+//! memory as fast as BOTF sends, and the requester handles an answer like any word that arrives. An
+//! operation on a word of the node's own board costs as much as the paper's update of a variable's
+//! members.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -41,23 +42,23 @@ use hikyaku_sim::topology::Node;
 
 use crate::Machines;
 
-/// Which version of the system.
+/// The version of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SystemVersion {
-    /// What is for several nodes leaves in one datagram, as in the paper.
+    /// A message for several nodes is one datagram, as in the paper.
     Udp,
-    /// It leaves in one for each.
+    /// A message for several nodes is one datagram for each.
     UdpOneByOne,
     Dimmnet,
     Direct,
 }
 
 impl SystemVersion {
-    /// Those of the figures.
+    /// The versions of the figures.
     pub(super) const FIGURES: [SystemVersion; 3] =
         [SystemVersion::Udp, SystemVersion::Dimmnet, SystemVersion::Direct];
 
-    /// All of them.
+    /// All versions.
     pub(super) const ALL: [SystemVersion; 4] = [
         SystemVersion::Udp,
         SystemVersion::UdpOneByOne,
@@ -65,7 +66,7 @@ impl SystemVersion {
         SystemVersion::Direct,
     ];
 
-    /// As figures call it.
+    /// Its name in figures.
     pub(super) fn name(self) -> &'static str {
         match self {
             SystemVersion::Udp => "UDP",
@@ -83,42 +84,42 @@ impl SystemVersion {
     }
 }
 
-/// What the bytes of contents cost on a link.
+/// The costs of the bytes of contents on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// What the machine file says.
+    /// The costs in the machine file.
     Physical,
-    /// Nothing: the paper's explanation of its figures, in which copies are the only cost of a
-    /// byte, at the same rate in both versions.
+    /// No costs. In the paper's explanation of its figures, copies are the only cost of a byte, at
+    /// the same rate in both versions.
     Free,
 }
 
-/// A run of the program.
+/// The settings of a run of the program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     pub(super) version: SystemVersion,
     pub(super) links: Links,
     pub(super) nodes: u32,
     pub(super) variables: u64,
-    /// Bytes of a variable.
+    /// Bytes per variable.
     pub(super) size: u64,
 }
 
-/// What a run took.
+/// The costs of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RunCosts {
     pub(super) seconds: f64,
-    /// Datagrams, ACKs among them, that left their senders; one that the switch copies counts once.
+    /// Datagrams sent, including ACKs; a datagram that the switch copies counts once.
     pub(super) datagrams: u64,
 }
 
-/// Rounds that move data; the paper does not say how many it ran.
+/// The number of rounds that move data; the paper does not state its number.
 const ROUNDS: u64 = 2;
 
 /// Bytes of a request, an answer, an ACK.
 const SMALL: u64 = 64;
 
-/// Most bytes of a UDP datagram's payload that the version sends.
+/// The maximum payload of a UDP datagram, in bytes.
 const DATAGRAM: u64 = 32 << 10;
 
 fn costs(machines: &Machines) -> Costs {
@@ -128,30 +129,30 @@ fn costs(machines: &Machines) -> Costs {
     *costs
 }
 
-/// What has come to a node, and who takes it in there.
+/// An arrival at a node.
 enum Arrival {
-    /// An ACK, or a part of contents before the last one, to be acknowledged to its sender.
+    /// An ACK, or a part of contents other than the last, to be acknowledged to its sender.
     Datagram { ack_to: Option<Node> },
     /// A message about a variable.
     Message { from: Node, variable: usize, message: MailboxMessage },
 }
 
-/// What all nodes share of a run.
+/// The state of a run that all nodes share.
 struct ProgramRun {
     sim: Sim,
     setting: Setting,
     nodes: Nodes,
-    /// Each variable's sides, of the paper's protocols.
+    /// For each variable the sides, with the paper's protocols.
     variables: RefCell<Vec<Vec<Mailbox>>>,
-    /// The same of `direct`.
+    /// The same for `direct`.
     shared: RefCell<Vec<SharedVariable>>,
-    /// By node: what has come, and how often its program has entered.
+    /// By node: its arrivals, and how often its program has entered.
     inboxes: Vec<Inbox<Arrival>>,
     entered: Vec<Signal>,
     datagrams: Cell<u64>,
 }
 
-/// A variable of `direct`: its words, and all nodes' machines.
+/// A variable of `direct`: its words, and the state machines of all nodes.
 struct SharedVariable {
     home: Node,
     nodes: u32,
@@ -172,7 +173,7 @@ impl SharedVariable {
         }
     }
 
-    /// The node that a word is at.
+    /// The node that holds a word.
     fn node_of(&self, word: Word) -> Node {
         match Geometry::new(self.nodes, 1, 0).place(word) {
             WordPlace::Home(_) => self.home,
@@ -180,7 +181,7 @@ impl SharedVariable {
         }
     }
 
-    /// What an operation on a word answers.
+    /// Applies an operation to a word and returns the answer.
     fn apply(&mut self, word: Word, op: WordOp) -> u64 {
         let word = match Geometry::new(self.nodes, 1, 0).place(word) {
             WordPlace::Home(at) => &mut self.at_home[at as usize],
@@ -191,7 +192,7 @@ impl SharedVariable {
         old
     }
 
-    /// What a side is to do next; `None`: it has the variable, or has let it go.
+    /// The next action of a side; `None`: it holds the variable, or has released it.
     fn next(&mut self, node: Node, answer: u64) -> Option<Action> {
         match self.sides[node as usize].next(answer, &Departed::default()) {
             Action::Entered(_) | Action::Released => None,
@@ -202,7 +203,7 @@ impl SharedVariable {
         }
     }
 
-    /// Has its home write it, of which no other node has a copy then: nothing is timed.
+    /// Untimed: the home writes it, so that no other node has a copy.
     fn write_at_home(&mut self) {
         let home = self.home;
         self.sides[home as usize].request(AccessKind::Write, Patience::Wait);
@@ -301,7 +302,7 @@ impl ProgramRun {
         call(&mut self.shared.borrow_mut()[variable].sides[node as usize]);
     }
 
-    /// Has a side of `direct` acquire a variable, or let it go.
+    /// Makes a side of `direct` acquire or release a variable.
     async fn drive(&self, variable: usize, node: Node) {
         let mut answer = 0;
         loop {
@@ -326,7 +327,7 @@ impl ProgramRun {
         }
     }
 
-    /// An operation on a word: by the board that it is at.
+    /// An operation on a word, executed by the board that holds it.
     async fn access(&self, variable: usize, node: Node, word: Word, op: WordOp) -> u64 {
         let apply = || self.shared.borrow_mut()[variable].apply(word, op);
         let at = self.shared.borrow()[variable].node_of(word);
@@ -341,8 +342,8 @@ impl ProgramRun {
         answer
     }
 
-    /// One call of a node's protocol, and what it has that node do, in order. Sends of one message
-    /// in a row are one.
+    /// One call of a node's protocol, and the resulting actions of the node, in order. Successive
+    /// sends of the same message are sent together.
     async fn step(
         self: &Rc<Self>,
         variable: usize,
@@ -380,12 +381,12 @@ impl ProgramRun {
         }
     }
 
-    /// Bytes of a datagram on its wires.
+    /// Bytes of a datagram on the wire.
     fn on_the_wire(&self, contents: u64) -> u64 {
         if self.setting.links == Links::Physical { contents } else { 0 }
     }
 
-    /// A datagram has left a node; `arrive` says what it is at each of the others.
+    /// A datagram has left a node; `arrive` gives the arrival at each of the others.
     async fn datagram(
         self: &Rc<Self>,
         from: Node,
@@ -460,7 +461,7 @@ impl ProgramRun {
         }
     }
 
-    /// A node takes in what has come; a datagram it acknowledges before what follows.
+    /// A node handles an arrival. It acknowledges a datagram before the actions that follow.
     async fn take_in(self: &Rc<Self>, node: Node, arrival: Arrival) {
         let is_udp = self.setting.version.style() == Style::Datagrams;
         if is_udp {
@@ -487,7 +488,7 @@ impl ProgramRun {
     }
 }
 
-/// Has a variable's home write it: nothing is timed.
+/// Untimed: the home writes the variable.
 fn write_at_home(sides: &mut [Mailbox], home: Node) {
     let acquire = |own: &mut Mailbox, effects: &mut Vec<Effect>| {
         own.acquire(AccessKind::Write, Patience::Wait, effects);
@@ -537,11 +538,11 @@ mod tests {
         let times = |span: Time, count: u64| Time::from_picoseconds(span.picoseconds() * count);
         let word = times(store, 2) + response;
         let contents = store + response + costs.host.copy.time(4096);
-        // Home is the other node in the first of the rounds. Asking: head, readers, cell, claim and
-        // newest version there, what the own copy holds and that it holds nothing, the owner change
-        // at both. Letting go: what it holds now; newest version, head and the next cell at home.
+        // In the first round, home is the other node. Acquire: head, readers, cell, claim and
+        // newest version at home, two words on the own copy, and the owner change at both. Release:
+        // a word on the own copy; newest version, head and the next cell at home.
         let away = times(word, 5 + 1 + 3) + times(bookkeeping, 2 + 1 + 1) + contents;
-        // In the second it is this one: only the other's word of the owner is not.
+        // In the second round, this node is home: only the other node's owner word is remote.
         let here = times(word, 1) + times(bookkeeping, 5 + 2 + 1 + 4) + contents;
         let version = SystemVersion::Direct;
         let setting = Setting { version, links: Links::Free, nodes: 2, variables: 2, size: 4096 };

@@ -1,5 +1,5 @@
-//! The halo exchange of the paper's benchmark: 36 processes on a ring, each with two neighbours,
-//! one iteration after the other.
+//! The halo exchange of the paper's benchmark: repeated iterations of 36 processes on a ring, each
+//! with two neighbours.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use hikyaku_sim::topology::Node;
 use super::program::{self, MappingNumbers};
 use crate::Machines;
 
-/// How the neighbours are mapped to queues.
+/// The mapping of the neighbours to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExchangeScheme {
     /// A queue for each neighbour, on an engine of its own.
@@ -28,26 +28,26 @@ pub(super) enum ExchangeScheme {
     Plane(PlaneMapping),
 }
 
-/// How four neighbours are mapped to queues.
+/// The mapping of four neighbours to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaneMapping {
-    /// A queue for each, on so many engines in turn.
+    /// A queue for each, dealt over this number of engines.
     Fast { engines: u32 },
     /// One queue for all.
     Mrc,
 }
 
-/// The two schemes as the paper evaluates them.
+/// The two schemes, as in the paper's evaluation.
 pub(super) const FAST: ExchangeScheme = ExchangeScheme::Fast(MappingNumbers::FAST);
-/// FAST with one direction alone, to compare both with.
+/// FAST with one direction only, for comparison with both.
 pub(super) const ONE_WAY: ExchangeScheme = ExchangeScheme::OneWay;
 pub(super) const MRC: ExchangeScheme = ExchangeScheme::Mrc(MappingNumbers::mrc(2));
 
-/// Iterations: the first ones warm up, the others are averaged.
+/// The numbers of iterations: the first ones warm up, the others are averaged.
 const WARM: usize = 3;
 const TIMED: usize = 10;
 
-/// What a rank has: its queues, what it writes into them, and how many events it waits for.
+/// A rank: its queues, the commands it writes into them, and the number of events it waits for.
 #[derive(Debug, Clone)]
 struct RankQueues {
     queues: Vec<(TofuQueueAddress, Vec<DescriptorCommand>, u64)>,
@@ -62,7 +62,7 @@ pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
     (machine, *costs)
 }
 
-/// Mean time of a start and a wait, seconds.
+/// The mean time of a start and a wait, seconds.
 ///
 /// # Errors
 /// The mapping deadlocks.
@@ -75,7 +75,7 @@ pub(super) fn run(
     run_computing(machine, costs, scheme, bytes, Time::ZERO)
 }
 
-/// The same with a processor that computes for some time between the start and the wait.
+/// The same, with a processor that computes for some time between the start and the wait.
 fn run_computing(
     machine: &Machine,
     costs: &Costs,
@@ -98,7 +98,7 @@ fn run_computing(
     Ok((ends[WARM + TIMED] - ends[WARM]) / TIMED as f64)
 }
 
-/// The program of one process; `ends` takes the time before each iteration and after the last.
+/// The program of one process. `ends` records the time before each iteration and after the last.
 async fn iterate(
     sim: &Sim,
     system: &TofuSystem,
@@ -163,7 +163,7 @@ fn processes(
             (0..size).map(process).collect()
         }
         ExchangeScheme::OneWay => {
-            // Nothing gates the readiness for the left one; it releases the data of its queue.
+            // The readiness for the left neighbour waits for nothing. It releases its queue's data.
             let queues: Vec<[TofuQueueAddress; 2]> = ring
                 .iter()
                 .map(|&node| [queue(node, 0, 8, None), queue(node, 1, 8, Some(0))])
@@ -191,8 +191,8 @@ fn processes(
     }
 }
 
-/// The processes of a plane, whose four sides are: back and on along the corners, back and on along
-/// the lines.
+/// The processes of a plane. The four sides are: backward and forward along the corners, backward
+/// and forward along the lines.
 fn plane_processes(
     plane: &[[Node; 3]; 4],
     scheme: PlaneMapping,
@@ -245,8 +245,8 @@ fn plane_processes(
 ///   leads back to the start            x0   0   5---6   11 ...and back to 0
 /// ```
 ///
-/// Tofu's cells have an A and a C of two, whose four corners are a ring; along B, and then along
-/// X, Y and Z, each ring is drawn out as above.
+/// In Tofu's cells, A and C have two nodes each, and these four corners form a ring. The ring is
+/// then extended as above along B, X, Y and Z.
 pub(super) fn ring([x, y, z]: [u32; 3]) -> Vec<Node> {
     // Strides of X, Y, Z, A, B, C: the first varies fastest.
     let cells = x * y * z;
@@ -256,8 +256,8 @@ pub(super) fn ring([x, y, z]: [u32; 3]) -> Vec<Node> {
     dimensions.into_iter().fold(corners, |ring, (size, stride)| draw_out(&ring, size, stride))
 }
 
-/// Nodes of one cell as a plane whose lines are closed: its four corners by its three along B. On
-/// every side of a node lies an adjacent one.
+/// The nodes of one cell as a periodic plane: its four corners by its three nodes along B. The
+/// neighbours of a node in the plane are adjacent in the network.
 pub(super) fn plane([x, y, z]: [u32; 3]) -> [[Node; 3]; 4] {
     let cells = x * y * z;
     let (a, b, c) = (cells, 2 * cells, 6 * cells);
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Seconds that a byte more takes each message of an exchange.
+    /// The time in seconds that one more byte in each message of an exchange takes.
     fn a_byte(scheme: ExchangeScheme) -> f64 {
         let (machine, costs) = costs(&Machines::stored());
         let time = |bytes| run(&machine, &costs, scheme, bytes).expect("it does not deadlock");
@@ -326,7 +326,7 @@ mod tests {
                 run_computing(&machine, &costs, scheme, 16 << 10, computing).expect("no deadlock")
             };
             let (alone, busy) = (time(0), time(100_000));
-            // What is left beside 100 us is writing the commands and looking once.
+            // Besides the 100 us there are only the writes of the commands and one poll.
             assert!(busy - 100e-6 < 0.6 * alone, "{scheme:?}: {busy} s, by itself {alone} s");
         }
     }

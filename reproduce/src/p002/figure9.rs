@@ -72,7 +72,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     }
 }
 
-/// The five-point halo on a plane, by the number of engines and by MRC, at some lengths.
+/// The five-point halo on a plane with several numbers of engines, and with MRC, at some lengths.
 fn plane_table(machine: &Machine, costs: &Costs) -> Table {
     let fast = |engines| ExchangeScheme::Plane(PlaneMapping::Fast { engines });
     let schemes = [
@@ -94,7 +94,7 @@ fn plane_table(machine: &Machine, costs: &Costs) -> Table {
     table
 }
 
-/// What the paper prints: the length, and its time.
+/// The point that the paper prints: length and time.
 const PRINTED: (f64, f64) = (16384.0, 5e-6);
 
 /// The line of the printed slope through the printed point.

@@ -1,4 +1,5 @@
-//! What the two mappings write into their queues at each start (paper 002 §4; digest 3.5).
+//! The commands that the two mappings write into their queues at each start (paper 002 §4; digest
+//! 3.5).
 //!
 //! ```text
 //!   FAST   a queue per neighbour     RTR (sps 2) | SD/EOD                        offset 1
@@ -6,10 +7,11 @@
 //!                                    | SD/EOD x n                                offset n
 //! ```
 //!
-//! RTR says "ready to receive" and releases slots of the neighbour's queue; SD/EOD is one put that
-//! carries the data and leaves an event. In FAST one of the two slots that an RTR releases is the
-//! RTR of the next iteration. In MRC each arriving RTR releases one slot: the first n - 1 a NOP,
-//! the last one the RTR to the own queue, which releases the data and the next iteration's RTRs.
+//! RTR means "ready to receive" and releases slots of the neighbour's queue. SD/EOD is one put that
+//! carries the data and raises an event. In FAST, one of the two slots that an RTR releases is the
+//! RTR of the next iteration. In MRC, each arriving RTR releases one slot: the first n - 1 release
+//! a NOP, the last one releases the RTR to the own queue, which releases the data and the next
+//! iteration's RTRs.
 
 use hikyaku_sim::model::tofu2::{DescriptorCommand, TofuQueueAddress};
 

@@ -11,15 +11,15 @@ use crate::{Check, ExperimentOutcome, Machines};
 /// The algorithms of §6.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BarrierAlgorithm {
-    /// Everyone sends a packet to everyone.
+    /// Every node sends a packet to every node.
     AllToAll,
-    /// Gathered along a binary tree, told in reverse.
+    /// Requests gather along a binary tree; completion goes back along it.
     Tree,
-    /// Everyone sends an atomic add to everyone.
+    /// Every node sends an atomic add to every node.
     AtomicAdd,
-    /// Everyone multicasts an atomic add.
+    /// Every node multicasts an atomic add.
     Multicast,
-    /// Everyone sends a synchronisation packet.
+    /// Every node sends a synchronisation packet.
     Synchronise,
 }
 
@@ -31,7 +31,7 @@ const NAMES: [(&str, BarrierAlgorithm); 5] = [
     ("E synchronisation", BarrierAlgorithm::Synchronise),
 ];
 
-/// Seconds of a barrier of the first `nodes` nodes.
+/// The time of a barrier of the first `nodes` nodes, seconds.
 fn barrier(machines: &Machines, algorithm: BarrierAlgorithm, nodes: u32) -> f64 {
     let run = MachineRun::new(machines);
     let (machine, costs) = costs(machines);

@@ -7,7 +7,7 @@ use hikyaku_sim::model::cenju4::{Span, To};
 use super::library::{MessageLibrary, data, flag, half_round_trip};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Seconds for a message of `bytes`; up to a double word goes inline.
+/// The time of a message of `bytes`, seconds. Up to a double word is sent inline.
 fn latency(machines: &Machines, library: MessageLibrary, bytes: u64) -> f64 {
     let parcel = |to| match bytes {
         0..=8 => flag(To::One(to), 0),

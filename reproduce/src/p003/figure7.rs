@@ -7,14 +7,14 @@ use hikyaku_sim::model::cenju4::Span;
 use super::library::{MessageLibrary, data, half_round_trip};
 use crate::{Check, ExperimentOutcome, Machines, TOLERANCE};
 
-/// Source offset and optimisation: A aligned, B not and not optimised, C not and optimised.
+/// Source offset and optimisation: A is aligned; B and C are not, and only C is optimised.
 const CASES: [(&str, u64, bool); 3] = [("A", 0, true), ("B", 8, false), ("C", 8, true)];
 
 pub(super) fn sizes() -> Vec<u64> {
     (7..=18).map(|log| 1 << log).collect()
 }
 
-/// Bytes a second of messages from an offset.
+/// The throughput of messages from an offset, bytes per second.
 fn rate(
     machines: &Machines,
     library: MessageLibrary,
@@ -53,7 +53,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
             .into(),
         setup: "Size over half a round trip; sources at a line or 8 bytes behind one.".into(),
         checks: vec![
-            // More than what counts as equal: A is never below C, whatever the machine.
+            // The margin exceeds the tolerance, because A is below C on no machine.
             Check {
                 criterion: format!("by more than {TOLERANCE} %"),
                 ..Check::shape(

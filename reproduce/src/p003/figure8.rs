@@ -7,10 +7,10 @@ use hikyaku_sim::model::cenju4::Span;
 use super::library::{MessageLibrary, costs, data, half_round_trip};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Words of a line; a distance of d words there is one of 32 - d back.
+/// Words in a line. A distance of d words one way is one of 32 - d words on the way back.
 const LINE_WORDS: u64 = 32;
 
-/// Who brings the words into place.
+/// What rearranges the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Hardware,
@@ -25,10 +25,11 @@ const GROUPS: [(&str, By, bool); 4] = [
     ("D software copy", By::Software, false),
 ];
 
-/// Bytes a second of an exchange whose source is `words` words from its destination's alignment.
+/// The throughput, in bytes per second, of an exchange whose source is `words` words off its
+/// destination's alignment.
 fn rate(machines: &Machines, by: By, optimise: bool, words: u64, bytes: u64) -> f64 {
     let parcel = |to, words: u64| {
-        // The software copies to a double word, not to the destination's place in its line.
+        // The software copies to a double word, not to the destination's offset in its line.
         let source = if by == By::Hardware { 4 * words } else { 8 };
         data(to, Span { source, destination: 0, bytes }, optimise)
     };
@@ -40,7 +41,7 @@ fn rate(machines: &Machines, by: By, optimise: bool, words: u64, bytes: u64) -> 
     bytes as f64 / half_round_trip(machines, MessageLibrary::Paralib, bytes, parcels, copy)
 }
 
-/// Sweeps sizes for all groups, and all distances at the largest.
+/// Sweeps the sizes for all groups, and all distances at the largest size.
 pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let sizes: Vec<u64> = (9..=17).map(|log| 1 << log).collect();
     let mut chart = LineChart::new(

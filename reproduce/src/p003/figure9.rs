@@ -1,4 +1,4 @@
-//! Figure 9: everyone sends to everyone, throughput of a node by order and by multicast.
+//! Figure 9: every node sends to every node; throughput of a node in two orders and with multicast.
 
 use hikyaku_nic::time::Time;
 use hikyaku_report::{Axis, LineChart, Series, Unit};
@@ -9,25 +9,25 @@ use super::library::{MachineRun, MessageLibrary, data, half_round_trip};
 use crate::{Check, ExperimentOutcome, Machines};
 
 const NODES: u32 = 32;
-/// Nodes start within this time of each other, at random: about what a barrier takes. In lockstep
-/// the shifted order is a sequence of permutations that the network passes without conflict.
+/// Nodes start at random within this time, about the duration of a barrier. In lockstep, the
+/// shifted order would be a sequence of permutations that the network passes without conflict.
 const SKEW: Time = Time::from_nanoseconds(5_000);
 
-/// Curves that are closer than this are not one above the other.
+/// The minimum distance at which one curve counts as above another.
 const APART: f64 = 0.05;
 
 /// The three ways of §6.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendWay {
-    /// Singlecast to 0, 1, ..., the same order everywhere.
+    /// Singlecast to 0, 1, ..., in the same order on every node.
     SameOrder,
-    /// Singlecast to the next, the one after it, ..., itself.
+    /// Singlecast to the next node, the one after it, ..., the node itself.
     Shifted,
     /// One multicast to all.
     Multicast,
 }
 
-/// Bytes a second that a node receives, from all together.
+/// The bytes per second that a node receives from all nodes together.
 fn throughput(machines: &Machines, way: SendWay, bytes: u64) -> f64 {
     let run = MachineRun::new(machines);
     for node in 0..NODES {
@@ -112,7 +112,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     }
 }
 
-/// What the paper states of the three ways, by their curves, and of `pair`, the throughput between
+/// The paper's statements on the curves of the three ways, and on `pair`, the throughput between
 /// two nodes with the longest messages.
 fn checks(curves: &[Vec<f64>], pair: f64) -> Vec<Check> {
     let [a, b, c] = [0, 1, 2].map(|way: usize| curves[way].last().copied().unwrap_or(0.0));

@@ -1,5 +1,5 @@
-//! The two libraries that the paper measures with, as what they add to the interface's steps: a
-//! time of their own, and MPI's announcement of bulk data.
+//! The two libraries of the paper's measurements, as additions to the interface's steps: their own
+//! time, and MPI's announcement of bulk data.
 
 use hikyaku_nic::time::Time;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
@@ -18,7 +18,7 @@ pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
     (machine, *costs)
 }
 
-/// Which library, and how it sends.
+/// The library, and how it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MessageLibrary {
     /// Paralib/CJ4.
@@ -29,7 +29,7 @@ pub(super) enum MessageLibrary {
     Mpi,
 }
 
-/// A simulation of the machine, for one measurement.
+/// A simulation of the machine for one measurement.
 pub(super) struct MachineRun {
     simulation: Simulation,
     system: CenjuSystem,
@@ -44,7 +44,7 @@ impl MachineRun {
         MachineRun { simulation, system }
     }
 
-    /// The programs' side on a node.
+    /// The programs' interface on a node.
     pub(super) fn node(&self, node: Node) -> NodeProgram {
         NodeProgram { sim: self.simulation.clone(), system: self.system.clone(), node }
     }
@@ -66,7 +66,7 @@ impl MachineRun {
     }
 }
 
-/// What a program on a node can do.
+/// The operations of a program on a node.
 #[derive(Debug, Clone)]
 pub(super) struct NodeProgram {
     sim: Sim,
@@ -75,24 +75,25 @@ pub(super) struct NodeProgram {
 }
 
 impl NodeProgram {
-    /// Paralib: half of its time for a message, then the parcel.
+    /// Paralib: spends half of its time for a message, then sends the parcel.
     pub(super) async fn send(&self, parcel: CenjuParcel) {
         self.sim.delay(half(self.system.costs().host.paralib)).await;
         self.system.post(self.node, parcel).await;
     }
 
-    /// Paralib: waits for `count` parcels altogether in an area, then its other half.
+    /// Paralib: waits until an area has received `count` parcels in total, then spends the other
+    /// half.
     pub(super) async fn receive(&self, area: u32, count: u64) {
         self.system.wait(self.node, area, count).await;
         self.sim.delay(half(self.system.costs().host.paralib)).await;
     }
 
-    /// Lets the processor work for a time.
+    /// Occupies the processor for a time.
     pub(super) async fn work(&self, time: Time) {
         self.sim.delay(time).await;
     }
 
-    /// A message by a library. Areas: 0 data, 1 announcements, 2 readiness.
+    /// Sends a message with a library. Areas: 0 data, 1 announcements, 2 readiness.
     async fn send_by(&self, library: MessageLibrary, parcel: CenjuParcel, bytes: u64, round: u64) {
         let host = self.system.costs().host.clone();
         match library {
@@ -125,19 +126,19 @@ impl NodeProgram {
     }
 }
 
-/// A word that is only a sign.
+/// A word that only signals.
 pub(super) fn flag(to: To, area: u32) -> CenjuParcel {
     CenjuParcel { to, protocol: ParcelProtocol::Inline, area, optimise: true, dirty: true }
 }
 
-/// Data from an address to another, both given by their offset from a page's start.
+/// Data from one address to another, both given as offsets from the start of a page.
 pub(super) fn data(to: Node, span: Span, optimise: bool) -> CenjuParcel {
     let protocol = ParcelProtocol::Write(span);
     CenjuParcel { to: To::One(to), protocol, area: 0, optimise, dirty: true }
 }
 
-/// Half the time of a round trip of `bytes`, seconds; `there` and `back` are sent with `copy`
-/// of processor time before.
+/// Half the time of a round trip of `bytes`, seconds. Each of the messages `there` and `back` is
+/// preceded by `copy` of CPU time.
 pub(super) fn half_round_trip(
     machines: &Machines,
     library: MessageLibrary,

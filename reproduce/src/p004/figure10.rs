@@ -1,5 +1,5 @@
-//! Figure 10: random transfers, throughput against generation rate; and the same on a torus and a
-//! mesh of the same links.
+//! Figure 10: random transfers, throughput against generation rate. Also on a torus and a mesh with
+//! the same links.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use crate::{Check, ExperimentOutcome, Machines};
 
 const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
-/// Bytes of a message; the paper does not say.
+/// Bytes of a message; the paper does not state them.
 const BYTES: u64 = 16 << 10;
-/// Messages that a node sends in a run.
+/// The number of messages that a node sends in a run.
 const MESSAGES: u64 = 60;
-/// The first part of a run is not counted: the network fills.
+/// The first part of a run, in which the network fills, is not counted.
 const WARM: f64 = 0.3;
 
 /// Mean throughput of a node, bytes a second, at a generation rate (1: the link's).
@@ -36,7 +36,7 @@ fn throughput(machines: &Machines, topology: Rc<dyn Topology>, rate: f64) -> f64
             for _ in 0..MESSAGES {
                 due += random.exponential(interval);
                 sim.delay_until(seconds(due)).await;
-                // Anybody but itself.
+                // Any node but itself.
                 let to = (node + 1 + random.below(u64::from(NODES - 1)) as u32) % NODES;
                 system.start(node, vec![Tcw { to, bytes: BYTES, area: 0 }]).await;
             }

@@ -6,7 +6,7 @@ use hikyaku_sim::model::cppacs::Tcw;
 use super::partition::{ProgramRun, lengths};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Round trips of a point; every one takes the same time.
+/// Round trips per point; each takes the same time.
 const ROUNDS: u64 = 4;
 
 /// Half a round trip between two neighbours, seconds.
@@ -71,7 +71,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     }
 }
 
-/// The message length at which half of 300 MB/s is reached, to eight bytes.
+/// The message length that reaches half of 300 MB/s, accurate to eight bytes.
 fn half_peak(machines: &Machines) -> f64 {
     let reaches = |words: u64| (8 * words) as f64 / half_round_trip(machines, 8 * words) >= 150e6;
     let (mut below, mut above) = (1, 1 << 10);

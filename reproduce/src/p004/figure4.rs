@@ -14,7 +14,7 @@ use crate::{Check, ExperimentOutcome, Machines};
 /// The algorithms of §3.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BroadcastAlgorithm {
-    /// ONE2ALL-SYS: along X, then Y, then Z; the operating system passes it on.
+    /// ONE2ALL-SYS: along X, then Y, then Z; the operating system forwards it.
     System,
     /// ONE2ALL-PP: the root sends to each of the others.
     PointToPoint,
@@ -37,19 +37,19 @@ impl BroadcastAlgorithm {
     }
 }
 
-/// The number of nodes is no power of two, which a binary tree needs.
+/// The number of nodes is not a power of two, as the binary tree requires.
 #[derive(Debug, PartialEq, Eq)]
 struct NoPowerOfTwo(u32);
 
 const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
 
-/// Time until every node has the message and its program knows, seconds.
+/// Time until the program of every node has the message, seconds.
 fn broadcast(machines: &Machines, algorithm: BroadcastAlgorithm, bytes: u64) -> f64 {
     broadcast_on(machines, Rc::new(HyperCrossbar::new(&EXTENT)), algorithm, bytes)
 }
 
-/// The same with the machine's links and switches in another shape of 256 nodes.
+/// The same, with the machine's links and switches in another shape of 256 nodes.
 pub(crate) fn broadcast_on(
     machines: &Machines,
     topology: Rc<dyn Topology>,
@@ -59,7 +59,7 @@ pub(crate) fn broadcast_on(
     beside(machines, topology, algorithm, bytes, Time::ZERO)
 }
 
-/// The same when all programs but the root's compute for some time before they take part.
+/// The same, with programs that compute for some time before they take part, except the root's.
 fn beside(
     machines: &Machines,
     topology: Rc<dyn Topology>,
@@ -77,7 +77,7 @@ fn beside(
         };
         match algorithm {
             BroadcastAlgorithm::System => {
-                // The system passes on by itself; the program only takes what has come.
+                // The system forwards by itself; the program only takes the message.
                 let come = Signal::new(&run.sim(), "the system to have the message");
                 run.node(node, pass_on(system, node, bytes, come.clone()));
                 run.node(node, async move {
@@ -105,12 +105,12 @@ fn message(to: Node, bytes: u64) -> Tcw {
     Tcw { to, bytes, area: 0 }
 }
 
-/// The system at a node: at all but the root it receives, handles the interrupt, tells the program,
-/// and sends along the dimensions that are left.
+/// The system of a node: except at the root it receives, handles the interrupt and notifies the
+/// program. Then it sends along the remaining dimensions.
 async fn pass_on(system: NiaSystem, node: Node, bytes: u64, come: Signal) {
     let shape = HyperCrossbar::new(&EXTENT);
     let at = shape.coordinates(node);
-    // The last dimension along which the message came to this node; none to the root.
+    // The last dimension along which the message reached this node; none for the root.
     let came = at.iter().rposition(|&coordinate| coordinate != 0);
     if came.is_some() {
         system.receive(node, 0, 1).await;
@@ -145,8 +145,8 @@ async fn tree(system: NiaSystem, node: Node, to: Vec<Node>, bytes: u64) {
     }
 }
 
-/// Whom a node passes the message to, farthest first: the root of a subtree of 2^k nodes sends to
-/// those of its halves.
+/// The nodes to which a node forwards the message, farthest first: the root of a subtree of 2^k
+/// nodes sends to the roots of its halves.
 fn children(node: Node, nodes: u32) -> Result<Vec<Node>, NoPowerOfTwo> {
     if !nodes.is_power_of_two() {
         return Err(NoPowerOfTwo(nodes));
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(reached, (1..16).collect::<Vec<_>>());
     }
 
-    /// Seconds from when the last node begins until the tree has reached all, which begin at
-    /// different times, behind a barrier of all or not.
+    /// The time from the start of the last node until the tree has reached all, seconds. The nodes
+    /// start at different times, with or without a barrier before the broadcast.
     fn skewed(machines: &Machines, behind_barrier: bool) -> f64 {
         let begins = |node| Time::from_nanoseconds(u64::from(node) * 7919 % 50_000);
         let run = ProgramRun::new(machines);
@@ -246,7 +246,7 @@ mod tests {
         let together = broadcast(machines, BroadcastAlgorithm::Tree, 1024);
         let found = skewed(machines, true);
         assert!((found / together - 1.0).abs() < 1e-9, "{found} and {together} s");
-        // Without it, some of the broadcast is over when the last node begins.
+        // Without a barrier, a part of the broadcast is complete when the last node starts.
         assert!(skewed(machines, false) < 0.9 * together);
     }
 
@@ -262,7 +262,8 @@ mod tests {
         let computing = Time::from_nanoseconds(200_000);
         let (alone, long) = (time(tree, Time::ZERO), computing.seconds());
         assert!(time(system, Time::ZERO) < long);
-        // All have it when they have computed; in the tree all but the first level is left then.
+        // With the system, all have the message when they have computed. With the tree, all levels
+        // but the first are then left.
         assert_eq!(time(system, computing), long);
         assert!(time(tree, computing) > long + 0.7 * alone);
     }

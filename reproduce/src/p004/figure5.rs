@@ -10,7 +10,7 @@ use crate::{Check, ExperimentOutcome, Machines};
 const NODES: u32 = 256;
 /// Data of each node, KiB (§3.4).
 const DATA: [u64; 4] = [16, 32, 48, 64];
-/// Processing times, ms: as long as the transfers take, and several times that.
+/// Processing times, ms: the duration of the transfers, and several times that.
 const PROCESSING: [u64; 7] = [0, 20, 40, 60, 80, 100, 120];
 
 /// Time from the first send of node 0 until all results are back, seconds.
@@ -92,7 +92,7 @@ mod tests {
         let bytes = 16 << 10;
         let time = scatter_gather(machines, bytes, Time::ZERO);
         let rate = 2.0 * 255.0 * bytes as f64 / time;
-        // More than one direction can carry, less than the links of both.
+        // More than the capacity of one direction, less than that of both.
         assert!((270e6..600e6).contains(&rate), "{rate}");
         let later = scatter_gather(machines, bytes, Time::from_nanoseconds(50_000_000));
         assert!((later - time - 0.05).abs() < 0.001);

@@ -7,8 +7,8 @@ use super::figure3::half_round_trip;
 use super::partition::{ProgramRun, costs, lengths};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// Time until all of the first `nodes` nodes have everybody's message, seconds. In step k a node
-/// exchanges what it has, 2^k messages, with the one 2^k away.
+/// Time until each of the first `nodes` nodes has all their messages, seconds. In step k a node
+/// exchanges its 2^k messages with the node at distance 2^k.
 fn collect(machines: &Machines, nodes: u32, bytes: u64) -> f64 {
     let run = ProgramRun::new(machines);
     for node in 0..nodes {
@@ -82,7 +82,7 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
                 "conflicts, P = 256",
                 "none",
                 format!("{free:.3} times the steps one by one"),
-                // Later steps go over more switches than the neighbours of the ping-pong.
+                // Later steps pass more switches than the ping-pong between neighbours.
                 free < 1.05,
             ),
         ],

@@ -1,4 +1,4 @@
-//! Figures 8 and 9: throughput of matrix transposition, messages one by one and in a chain.
+//! Figures 8 and 9: throughput of matrix transposition, with single messages and with a chain.
 
 use hikyaku_report::{Axis, LineChart, Series, Unit};
 use hikyaku_sim::model::cppacs::Tcw;
@@ -8,7 +8,7 @@ use super::partition::ProgramRun;
 use super::table1::{BLOCKS, Mapping, PENCILS, TransposedArray, arrays};
 use crate::{Check, ExperimentOutcome, Machines};
 
-/// How a node's messages are started.
+/// How a node starts its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
     /// One after the other, a start for each.
@@ -24,7 +24,7 @@ fn transpose(machines: &Machines, array: TransposedArray, method: Method) -> f64
     transpose_on(&ProgramRun::new(machines), array, method, in_order)
 }
 
-/// The same on the nodes that these places of the grid have.
+/// The same, with `node_of` as the node of each place of the grid.
 fn transpose_on(
     run: &ProgramRun,
     array: TransposedArray,
@@ -52,8 +52,8 @@ fn transpose_on(
     run.time()
 }
 
-/// The messages of a place: the pieces of each line, beginning after itself, so that not all send
-/// to the same one at once.
+/// The messages of a place: the pieces of each line, starting after the place itself, so that the
+/// places do not all send to the same one at once.
 fn messages_of(
     [p, q, r]: [u32; 3],
     array: TransposedArray,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// A plane of 8 x 16 of the 17 in Y are for input and output, and take no part.
+    /// Of the 17 planes in Y, one (8 x 16 nodes) is for input and output and takes no part.
     #[test]
     fn cp_12_the_whole_machine_of_2176_nodes_transposes_with_chains() {
         let machines = &Machines::stored();

@@ -19,7 +19,7 @@ pub(super) fn costs(machines: &Machines) -> (&Machine, Costs) {
     (machine, *costs)
 }
 
-/// One run: a program on some nodes, and how long it takes.
+/// One run of a program on some nodes, and its duration.
 pub(crate) struct ProgramRun {
     simulation: Simulation,
     system: NiaSystem,

@@ -1,7 +1,7 @@
 //! Table 1: messages of the transposition of a three-dimensional array.
 //!
-//! A processor at place (p, q, r) of a grid has x of part p, y of part q and z of part r.
-//! Exchanging x and y, each of its lines is cut where the parts of their new owners meet. Two
+//! A processor at place (p, q, r) of a grid has part p of x, part q of y and part r of z. When x
+//! and y are exchanged, each of its lines is cut at the boundaries of the new owners' parts. Two
 //! rules give all 13 rows: pencils of 8-byte elements on 1 x 16 x 16 processors (digest H1), and
 //! blocks of 4-byte elements on 4 x 8 x 8 (H2), the paper's "three-dimensional array on
 //! three-dimensional processors".
@@ -13,7 +13,7 @@ use crate::{Check, ExperimentOutcome, Machines};
 /// How an array is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mapping {
-    /// Processors along x, y and z; those along y are a multiple of those along x.
+    /// Processors along x, y and z. The number along y is a multiple of the number along x.
     pub(super) grid: [u32; 3],
     element_bytes: u64,
     /// The array of the first row.
@@ -23,15 +23,15 @@ pub(super) struct Mapping {
 /// Each processor has whole lines of x (digest H1).
 pub(super) const PENCILS: Mapping =
     Mapping { grid: [1, 16, 16], element_bytes: 8, first: [16, 16, 16] };
-/// Each has a block, on the partition's own grid (digest H2).
+/// Each processor has a block, on the partition's own grid (digest H2).
 pub(super) const BLOCKS: Mapping =
     Mapping { grid: [4, 8, 8], element_bytes: 4, first: [16, 16, 32] };
-/// The same on all 2,048 computing nodes, with the same data on each.
+/// The same on all 2,048 compute nodes, with the same amount of data on each.
 #[cfg(test)]
 pub(super) const WHOLE_MACHINE: Mapping =
     Mapping { grid: [8, 16, 16], element_bytes: 4, first: [32, 32, 64] };
 
-/// An array, and what its transposition sends.
+/// An array, and the messages of its transposition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransposedArray {
     /// Elements along each dimension.
@@ -52,25 +52,25 @@ impl TransposedArray {
         self.mapping.element_bytes * self.extent[0] / u64::from(self.mapping.grid[1])
     }
 
-    /// Lines of a processor, each of which is cut into messages.
+    /// The lines of a processor, each of which is cut into messages.
     pub(super) fn lines(self) -> u64 {
         let [_, across, up] = self.mapping.grid.map(u64::from);
         self.extent[1] / across * (self.extent[2] / up)
     }
 
-    /// Messages that a line is cut into.
+    /// The number of messages of a line.
     pub(super) fn pieces(self) -> u32 {
         self.mapping.grid[1] / self.mapping.grid[0]
     }
 
-    /// Messages of a processor, those to itself included.
+    /// The number of messages of a processor, including those to itself.
     pub(super) fn messages(self) -> u64 {
         self.lines() * u64::from(self.pieces())
     }
 }
 
-/// The arrays of the 13 rows: one dimension doubles after the other, the contiguous one (N1)
-/// second. With pencils they begin with a cube of 16.
+/// The arrays of the 13 rows. The dimensions are doubled in turn, the contiguous one (N1) second.
+/// With pencils the first array is a cube of 16.
 pub(super) fn arrays(mapping: Mapping) -> Vec<TransposedArray> {
     let mut extent = mapping.first;
     let mut arrays = vec![TransposedArray { extent, mapping }];
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn another_rule_of_the_arrays_misses_the_table() {
         let mut arrays = arrays(PENCILS);
-        // As if the contiguous dimension had been the first to double.
+        // A variant in which the contiguous dimension doubles first.
         arrays[1].extent = [32, 16, 16];
         assert!(!outcome(&arrays).passes());
     }

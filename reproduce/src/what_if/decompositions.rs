@@ -1,9 +1,8 @@
 //! Transposition and the halo exchange of a crystal with an array divided in one, two and three
-//! dimensions, by chains and by a start for each message.
+//! dimensions, with chains and with a start for each message.
 //!
 //! The messages are those of the example programs `examples/chains`, which run on real ranks and in
-//! virtual time; here the nodes send them and nothing else: no word tells that data is there, and
-//! nobody answers.
+//! virtual time. Here the nodes send only these messages, without notifications or answers.
 
 use std::rc::Rc;
 
@@ -24,7 +23,7 @@ const ATOM: u64 = 24;
 const GRIDS: [(&str, [u32; 3]); 3] =
     [("slabs", [1, 64, 1]), ("pencils", [1, 8, 8]), ("blocks", [4, 4, 4])];
 
-/// What a node at a place sends.
+/// The messages of a node at a place.
 type Messages = fn([u32; 3], [u32; 3]) -> Vec<Tcw>;
 
 const PROGRAMS: [(&str, Messages); 2] = [("transposition", transposition), ("crystal", crystal)];
@@ -37,7 +36,7 @@ fn place_of(node: u32, [along, across, _]: [u32; 3]) -> [u32; 3] {
     [node % along, node / along % across, node / along / across]
 }
 
-/// Each line is cut where the parts of those meet who have it afterwards.
+/// Each line is split at the boundaries of its new owners' parts.
 fn transposition(grid: [u32; 3], [x, y, z]: [u32; 3]) -> Vec<Tcw> {
     let pieces = grid[1] / grid[0];
     let lines = (SIDE / grid[1]) * (SIDE / grid[2]);
@@ -49,7 +48,8 @@ fn transposition(grid: [u32; 3], [x, y, z]: [u32; 3]) -> Vec<Tcw> {
     (0..lines).flat_map(|_| (0..pieces).map(piece)).collect()
 }
 
-/// The outermost rows go to the 26 neighbours; those that the node is itself need no message.
+/// The outermost rows go to the 26 neighbours. A node that is its own neighbour sends itself
+/// nothing.
 fn crystal(grid: [u32; 3], place: [u32; 3]) -> Vec<Tcw> {
     let mut messages = Vec::new();
     for side in (0..27).map(|number| [number % 3, number / 3 % 3, number / 9]) {
@@ -65,7 +65,7 @@ fn crystal(grid: [u32; 3], place: [u32; 3]) -> Vec<Tcw> {
     messages
 }
 
-/// Messages of a node to others, their mean length, and the time until all have all of them: in a
+/// The messages of a node to others, their mean length, and the time until all have arrived, in a
 /// chain and with a start for each.
 fn exchange(machines: &Machines, grid: [u32; 3], messages: Messages) -> (usize, f64, [f64; 2]) {
     let nodes: u32 = grid.iter().product();
@@ -74,14 +74,14 @@ fn exchange(machines: &Machines, grid: [u32; 3], messages: Messages) -> (usize, 
         all.retain(|message| message.to != node);
         all
     };
-    // Not the first: a block on the diagonal of a transposition stays where it is.
+    // Not the first node: a block on the diagonal of a transposition stays in place.
     let first = of(1);
     let bytes = first.iter().map(|message| message.bytes).sum::<u64>() as f64;
     let times = [true, false].map(|chained| {
         let run = ProgramRun::on(machines, Rc::new(HyperCrossbar::new(&[4, 4, 4])));
         for node in 0..nodes {
             let (system, chain) = (run.system(), of(node));
-            // The grid is periodic, and all send alike.
+            // The grid is periodic, so all nodes send alike.
             let count = chain.len() as u64;
             run.node(node, async move {
                 if chained {

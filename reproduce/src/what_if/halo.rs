@@ -19,11 +19,11 @@ const EXTENT: [u32; 3] = [4, 8, 8];
 const NODES: u32 = 256;
 const NEIGHBOURS: usize = 6;
 
-/// Iterations: the first ones warm up, the others are averaged.
+/// The numbers of iterations: the first ones warm up, the others are averaged.
 const WARM: u64 = 2;
 const TIMED: u64 = 3;
 
-/// How the neighbours are mapped to queues.
+/// The mapping of the neighbours to queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HaloScheme {
     /// A queue for each neighbour, dealt over the engines.
@@ -32,10 +32,10 @@ enum HaloScheme {
     Mrc,
 }
 
-/// A queue of a node, what is written into it at each start, and the events that it waits for.
+/// A queue of a node, the commands written into it at each start, and the number of its events.
 type Part = (TofuQueueAddress, Vec<DescriptorCommand>, u64);
 
-/// The neighbours of a node on the torus: down and up along each dimension.
+/// The neighbours of a node in the torus: down and up along each dimension.
 fn neighbours(node: Node) -> [Node; NEIGHBOURS] {
     let grid = Grid::torus(&EXTENT);
     std::array::from_fn(|face| {
@@ -55,7 +55,7 @@ fn costs() -> (Machine, Costs) {
     (cp_pacs, Costs { rate, link: rate, ..*tofu })
 }
 
-/// Seconds of an exchange that is set up once and started again and again.
+/// The time of a persistent exchange, which is set up once, in seconds.
 fn persistent(scheme: HaloScheme, bytes: u64) -> f64 {
     let (machine, costs) = costs();
     let simulation = Simulation::new(0x4a10);
@@ -89,7 +89,7 @@ fn parts(system: &TofuSystem, costs: &Costs, scheme: HaloScheme, bytes: u64) -> 
     let open = |node, engine, slots, offset| {
         system.open(node, engine, slots, Some(offset)).expect("each engine has twelve queues")
     };
-    // What comes up along a dimension was sent by the neighbour below: faces are opposite in pairs.
+    // A face from the neighbour below was sent upwards: faces are opposite in pairs.
     let opposite = |face: usize| face ^ 1;
     match scheme {
         HaloScheme::Fast => {
@@ -118,7 +118,8 @@ fn parts(system: &TofuSystem, costs: &Costs, scheme: HaloScheme, bytes: u64) -> 
     }
 }
 
-/// Seconds of an exchange as CP-PACS has it: six TCWs in one chain, or a start for each.
+/// The time of an exchange with CP-PACS's own means, in seconds: six TCWs in a chain, or a start
+/// for each.
 fn remote_dma(chained: bool, bytes: u64) -> f64 {
     let run = ProgramRun::new(&Machines::stored());
     let ends = Rc::new(RefCell::new(Vec::new()));

@@ -1,8 +1,8 @@
-//! Each paper's mechanism on every machine: how many times as fast the same exchange is with it.
+//! Each paper's mechanism on every machine: the speed-up of the same exchange.
 //!
 //! A message between programs takes a processor at both ends, and the machine's interfaces and
-//! network in between. Each mechanism leaves out some of that: an announcement, a processor, a
-//! start. That is all that differs between the two runs of a cell; no constant is added.
+//! network in between. Each mechanism saves a part of that: an announcement, a processor, a start.
+//! The two runs of a cell differ only in this part; no constant is added.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -19,17 +19,17 @@ use crate::{FILES, Machines};
 
 /// Bytes of a request, an announcement, a READY-TO-RECV.
 const WORD: u64 = 16;
-/// Bytes of what is asked for, announced or exchanged.
+/// Bytes of a block that is requested, announced or exchanged.
 const BLOCK: u64 = 4096;
-/// Messages of a chain, and bytes of each.
+/// The number of messages in a chain, and their bytes.
 const CHAIN: (u32, u64) = (16, 64);
 /// Nodes of a broadcast, at most.
 const GROUP: u32 = 32;
 
-/// With and without: seconds.
+/// The times with and without a mechanism, seconds.
 type Pair = [f64; 2];
 
-/// Its name, and what it gives on a machine.
+/// A mechanism's name, and its times on a machine.
 type Mechanism = (&'static str, fn(&Machine) -> Pair);
 
 /// The mechanisms, by paper.
@@ -41,16 +41,16 @@ const MECHANISMS: [Mechanism; 5] = [
     ("chains (004)", chains),
 ];
 
-/// What follows when a message has arrived.
+/// The action after the arrival of a message.
 type Then = Box<dyn FnOnce(Time)>;
 
 /// Exchanges on a machine, step by step.
 struct Desk {
     sim: Sim,
     carrier: Rc<dyn Carrier>,
-    /// By the messages' numbers.
+    /// By message number.
     next: RefCell<Vec<Option<Then>>>,
-    /// When the last exchange has ended.
+    /// The end of the last exchange.
     end: Cell<Time>,
 }
 
@@ -64,7 +64,7 @@ impl Consignee for Desk {
 }
 
 impl Desk {
-    /// A message that the interfaces carry from a time on, and what they do when it has come.
+    /// Lets the interfaces carry a message from a time on, and calls `then` at its arrival.
     fn carry(
         self: &Rc<Desk>,
         at: Time,
@@ -80,7 +80,7 @@ impl Desk {
         });
     }
 
-    /// A message that a program sends and another receives.
+    /// Sends a message from one program to another.
     fn send(
         self: &Rc<Desk>,
         at: Time,
@@ -97,7 +97,7 @@ impl Desk {
     }
 }
 
-/// Seconds of what `start` begins on a machine.
+/// The duration of what `start` begins on a machine, seconds.
 fn time(machine: &Machine, start: impl FnOnce(&Rc<Desk>)) -> f64 {
     let simulation = Simulation::new(0x3a7);
     let carrier = machine.install(&simulation).carrier;
@@ -110,8 +110,8 @@ fn time(machine: &Machine, start: impl FnOnce(&Rc<Desk>)) -> f64 {
     desk.end.get().seconds()
 }
 
-/// A message whose sender does not know where it may land is announced, and sent when the receiver
-/// has answered; into a ring it goes at once.
+/// A message to a ring is sent at once. Without rings, the sender does not know the landing
+/// address: it announces the message, and sends it after the receiver's answer.
 fn rings(machine: &Machine) -> Pair {
     let (a, b) = (0, machine.nodes - 1);
     let announced = time(machine, |desk| {
@@ -131,7 +131,7 @@ fn rings(machine: &Machine) -> Pair {
     [ring, announced]
 }
 
-/// Contents that another node owns: its processor answers, or its interface.
+/// Contents that another node owns: its processor or its interface answers.
 fn variables(machine: &Machine) -> Pair {
     let (a, b) = (0, machine.nodes - 1);
     let by_processor = time(machine, |desk| {
@@ -152,15 +152,15 @@ fn variables(machine: &Machine) -> Pair {
     [by_interface, by_processor]
 }
 
-/// Two nodes exchange a block, each when the other is ready, and compute in between for as long as
-/// an exchange takes: the programs send when they look again, or the queues when readiness comes.
+/// Two nodes exchange a block, each when the other is ready, and compute in between for the
+/// duration of an exchange. Programs send at their next poll, queues when the readiness arrives.
 fn queues(machine: &Machine) -> Pair {
     let by_programs = |computing: Time| {
         time(machine, |desk| {
             let HostCosts { send, receive } = desk.carrier.host(WORD);
             for ends in [(0, 1), (1, 0)] {
                 let own = Rc::clone(desk);
-                // Node `ends.1` is ready; the other looks when it has computed.
+                // Node `ends.1` is ready; the other node polls after it has computed.
                 desk.carry(send, (ends.1, ends.0), WORD, move |at| {
                     let last = Rc::clone(&own);
                     let sees = at.max(send + computing) + receive;
@@ -184,8 +184,8 @@ fn queues(machine: &Machine) -> Pair {
     [by_queues, by_programs(computing)]
 }
 
-/// A broadcast along a binomial tree of programs, or by one command whose copies are each as fast
-/// as a message alone.
+/// A broadcast along a binomial tree of programs, or with one command whose copies are each as fast
+/// as a single message.
 fn multicast(machine: &Machine) -> Pair {
     let nodes = machine.nodes.min(GROUP);
     let tree = time(machine, |desk| pass_on(desk, Time::ZERO, 0, nodes.next_power_of_two(), nodes));
@@ -198,7 +198,7 @@ fn multicast(machine: &Machine) -> Pair {
     [(1..nodes).map(farthest).fold(0.0, f64::max), tree]
 }
 
-/// A node that has the block sends it to the halves of its subtree, which begins there.
+/// A node with the block sends it to the halves of its subtree, which starts at the node.
 fn pass_on(desk: &Rc<Desk>, at: Time, node: Node, subtree: u32, nodes: u32) {
     let mut at = at;
     let mut half = subtree / 2;
@@ -216,7 +216,7 @@ fn pass_on(desk: &Rc<Desk>, at: Time, node: Node, subtree: u32, nodes: u32) {
     }
 }
 
-/// Short messages to several nodes, each started by itself, or behind one start.
+/// Short messages to several nodes, each with its own start, or all with one start.
 fn chains(machine: &Machine) -> Pair {
     let (count, bytes) = CHAIN;
     let run = |chained: bool| {
@@ -296,7 +296,7 @@ mod tests {
         assert!(gain(queues, "fx100-tofu2") > 1.01);
         assert!(gain(multicast, "cenju4") > 2.0);
         assert!(gain(chains, "cp-pacs") > 3.0);
-        // Two nodes: there is nobody else to copy to.
+        // With two nodes, there is no other node to copy to.
         assert!((gain(multicast, "dimmnet1") - 1.0).abs() < 0.01);
     }
 }

@@ -1,8 +1,8 @@
-//! What if: mechanisms of one machine put on another, which no paper measured.
+//! What if: mechanisms of one machine on another machine, which no paper measured.
 //!
-//! There is nothing to compare with, so these are no experiments with criteria: each gives a plot,
-//! a table, and what one reads in them. Every constant is one that a machine file states; what is
-//! combined is said in the setup.
+//! There is nothing to compare with, so these experiments have no criteria: each gives a plot, a
+//! table, and the conclusions from them. All constants are stated by machine files; the setup
+//! describes the combination.
 
 mod broadcast;
 mod decompositions;
@@ -16,7 +16,7 @@ use hikyaku_report::{Cell, Chart, LineChart, Series, Table, Unit};
 /// A question with its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct WhatIf {
-    /// The word that asks it.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The question.
     pub title: &'static str,
@@ -27,13 +27,13 @@ pub struct WhatIf {
 /// The answer to a question: what ran, what it shows, and the numbers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WhatIfAnswer {
-    /// What was combined, and what runs.
+    /// The combination, and what is run.
     pub setup: String,
-    /// What one reads in the figures, a sentence each.
+    /// The conclusions from the figures, a sentence each.
     pub findings: Vec<String>,
     /// The plots.
     pub charts: Vec<Chart>,
-    /// The numbers behind them.
+    /// The numbers of the plots.
     pub tables: Vec<Table>,
 }
 
@@ -71,7 +71,7 @@ pub const WHAT_IFS: [WhatIf; 6] = [
     },
 ];
 
-/// The question of a name.
+/// The question with this name.
 pub fn what_if(name: &str) -> Option<&'static WhatIf> {
     WHAT_IFS.iter().find(|known| known.name == name)
 }
@@ -81,10 +81,11 @@ fn lengths(from: u32, to: u32, step: usize) -> Vec<u64> {
     (from..=to).step_by(step).map(|log| 1 << log).collect()
 }
 
-/// Curves over the same points: each has a name and a value for each of them.
+/// Curves over the same points: each has a name, and a value for each point.
 type Curves<'a> = [(&'a str, Vec<f64>)];
 
-/// A table with a row for each point, which begins with `heads`, and a column for each curve.
+/// A table with a row for each point and a column for each curve. `head` and `heads` are the first
+/// column.
 fn tabulate(
     caption: &str,
     (head, heads): (&str, impl IntoIterator<Item = Cell>),
@@ -106,7 +107,7 @@ fn draw(chart: LineChart, points: &[f64], curves: &Curves<'_>) -> LineChart {
     })
 }
 
-/// Where `other` first takes less time than `one`, if it does: the length there.
+/// The first length at which `other` takes less time than `one`, if any.
 fn crossing(sizes: &[u64], one: &[f64], other: &[f64]) -> Option<u64> {
     let mut points = sizes.iter().zip(one.iter().zip(other));
     points.find(|(_, (one, other))| other < one).map(|(bytes, _)| *bytes)
@@ -125,7 +126,7 @@ mod tests {
             let rows = answer.tables.iter().map(Table::len).sum::<usize>();
             assert!(rows > 4 && !answer.charts.is_empty(), "{}", question.name);
         }
-        // Deterministic, like everything that is simulated.
+        // Simulations are deterministic.
         assert_eq!(rings::run(), rings::run());
         assert!(what_if("rain").is_none());
     }

@@ -13,14 +13,14 @@ use crate::Machines;
 /// Rounds of a ping-pong.
 const ROUNDS: u64 = 4;
 
-/// How an MPI library brings a message to a receive that may not be posted yet.
+/// How an MPI library transfers a message whose receive may not be posted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageWay {
-    /// As measured: from 4 KiB on the message is announced, and sent when the receiver answers.
+    /// As measured: a message of 4 KiB or more is announced, and sent after the receiver's answer.
     Announced,
     /// Into a ring that the receiver's interface chooses, then copied to its place.
     RingAndCopy,
-    /// Into such a ring, and used where it lies.
+    /// Into such a ring, and used in place.
     Ring,
 }
 
@@ -52,7 +52,7 @@ fn costs(way: MessageWay) -> Costs {
     *costs
 }
 
-/// One end of a ping-pong by MPI. Areas: 0 data, 1 announcements, 2 readiness.
+/// One end of a ping-pong with MPI. Areas: 0 data, 1 announcements, 2 readiness.
 #[derive(Clone)]
 struct PingPongEnd {
     sim: Sim,

@@ -1,8 +1,8 @@
-//! What an invalidation takes in paper 001 when many nodes have a valid copy: by datagrams one
-//! after the other, by the multicast of its baseline, and by stores (AOTF) to each.
+//! The cost of an invalidation in paper 001 when many nodes have a valid copy: with one datagram
+//! for each, with the multicast of the paper's baseline, and with a store (AOTF) to each.
 //!
-//! Who is told, who answers and when the writer may enter is decided by the state machines that run
-//! for real; here each datagram and store takes what the machine file says.
+//! The state machines of real runs decide who is notified, who answers and when the writer may
+//! enter. Here each datagram and store takes its time from the machine file.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::Machines;
 /// Bytes of a notice, an answer, an ACK.
 const SMALL: u64 = 64;
 
-/// How the sharers are told.
+/// How the sharers are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notice {
     /// A datagram to each.
@@ -44,13 +44,13 @@ struct Sharing {
     hardware: Nodes,
     nodes: RefCell<Vec<Mailbox>>,
     notice: Notice,
-    /// What has left the writer, but for ACKs.
+    /// The number of messages that the writer sent, without ACKs.
     left: Cell<u64>,
     entered: Cell<Time>,
 }
 
-/// Until the writer may write and nobody has an old copy without knowing, in seconds; and what has
-/// left the writer for that, but for ACKs.
+/// The seconds until all other copies are invalidated and the writer may write; and the number of
+/// messages that the writer sent, without ACKs.
 fn invalidate(machines: &Machines, notice: Notice, sharers: u32) -> (f64, u64) {
     let Interface::Dimmnet1(costs) = machines.get("dimmnet1").interface.clone() else {
         unreachable!("the file says which interface it describes")
@@ -76,7 +76,7 @@ fn invalidate(machines: &Machines, notice: Notice, sharers: u32) -> (f64, u64) {
 }
 
 impl Sharing {
-    /// A node reads, and has a valid copy from then on: nothing is timed.
+    /// Untimed: a node reads, and has a valid copy from then on.
     fn share(&self, node: u32) {
         let mut nodes = self.nodes.borrow_mut();
         for call in [
@@ -103,7 +103,7 @@ impl Sharing {
         }
     }
 
-    /// What follows from a step of a node, in order. Sends of one message are one notice.
+    /// The effects of a node's step, in order. Sends of one message are one notice.
     fn follow(self: &Rc<Self>, node: u32, effects: Vec<Effect>) {
         let mut notices: Vec<(MailboxMessage, Vec<u32>)> = Vec::new();
         let mut stores = Vec::new();
@@ -150,7 +150,7 @@ impl Sharing {
         }
     }
 
-    /// A node takes a message in, and acknowledges it before what follows.
+    /// A node handles a message. It acknowledges the message before the effects that follow.
     async fn take(self: Rc<Self>, from: u32, node: u32, message: MailboxMessage) {
         self.hardware.receive(node).await;
         let passed_on = self.hardware.send(node, SMALL).await;
@@ -226,8 +226,8 @@ mod tests {
             let (single, each) = of(Notice::OneByOne, sharers);
             let (multicast, once) = of(Notice::Multicast, sharers);
             assert_eq!((each, once), (u64::from(sharers), 1));
-            // The answers come all the same: what is saved is the sends, of 20 us each, behind
-            // which the first answers wait, but for the time of these on the wires.
+            // A multicast saves the other sends, of 20 us each. The gain is smaller than that,
+            // because the first answers cross the wires during the sends and queue behind them.
             let sends = 20e-6 * f64::from(sharers - 1);
             assert!(sharers < 16 || single - multicast > 0.5 * sends, "{multicast}, {single} s");
             let (stores, left) = of(Notice::Stores, sharers);
