@@ -9,10 +9,10 @@ use thiserror::Error;
 
 use super::control::{self, DataReuse};
 
-/// The most ranks a benchmark starts, as a guard against a slip of the finger.
+/// The most ranks that a benchmark starts, as a guard against typing errors.
 const MOST_RANKS: u32 = 1024;
 
-/// The most rows of an array: the sync variables that a job has.
+/// The most rows of an array: the number of sync variables of a job.
 const MOST_ROWS: u32 = 8192;
 
 /// Measure messages, collectives, neighbour exchanges, start-up and idle cost, by ratio to the bare
@@ -35,8 +35,8 @@ pub struct BenchArguments {
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub(crate) rows: Vec<u32>,
 
-    /// What happens to messages' data in between, for kinds that have both forms: fresh, a rank
-    /// sends what it has just received; warm, it sends the same untouched buffer [default: both]
+    /// The data of messages, for kinds with both forms: fresh, a rank sends what it has just
+    /// received; warm, it sends the same untouched buffer each time [default: both]
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) data: Option<Forms>,
 
@@ -52,22 +52,23 @@ pub struct BenchArguments {
     #[arg(long)]
     pub(crate) allocated: bool,
 
-    /// By which calls hikyaku is measured: its own, or also MPI's, by the program that measures the
-    /// libraries of --against
+    /// The calls with which hikyaku is measured: its own, or also MPI's, by the program that
+    /// measures the libraries of --against
     #[arg(long, value_enum, value_name = "API", default_value = "rust")]
     pub(crate) api: Api,
 
-    /// What to compare with in the same run: libraries, built by their own mpicc; other ways to
-    /// take turns, for shared; a C program that only moves messages, for latency and bidirectional
+    /// What to compare with in the same run: libraries, built with their own mpicc; for shared,
+    /// other ways of mutual exclusion; for latency and bidirectional, a C program that only moves
+    /// messages
     #[arg(long, value_enum, value_name = "PEERS", value_delimiter = ',')]
     pub(crate) against: Vec<Other>,
 
-    /// Where to look for a peer before PATH: a directory with bin/mpicc and bin/mpiexec, with
+    /// A directory to search for a peer before PATH: one with bin/mpicc and bin/mpiexec, with
     /// bin/python3 or with bin/redis-server
     #[arg(long, value_name = "DIR")]
     pub(crate) peer_dir: Vec<PathBuf>,
 
-    /// Give a job up that has not answered for this many seconds
+    /// Abort a job that does not answer for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) time_limit: u64,
 
@@ -79,7 +80,7 @@ pub struct BenchArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 
-    /// What this process is when the benchmark starts itself
+    /// The role of this process, when the benchmark starts itself
     #[arg(long, value_enum, hide = true)]
     pub(crate) role: Option<Role>,
 
@@ -106,11 +107,11 @@ pub(crate) enum Selection {
     Collectives,
     /// Exchanges of blocks with two neighbours
     Halo,
-    /// What waiting costs in exchanges during which the ranks compute, or one of them is late
+    /// The cost of waiting in exchanges during which the ranks compute, or one of them is late
     Late,
-    /// Shared variables: acquiring a free one, handing one over, between virtual nodes too
+    /// Shared variables: acquiring an unlocked one, and hand-offs, also between virtual nodes
     Shared,
-    /// Paper 001's Fig. 8 by its protocols and ours, as in its Figs. 9 to 12; not part of all
+    /// Fig. 8 of paper 001 with its protocols and ours, as in its Figs. 9 to 12; not part of all
     Rows,
     /// Starting and stopping a job, and the memory of its ranks
     Start,
@@ -132,11 +133,11 @@ impl Selection {
 /// The forms of messages' data that can be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Forms {
-    /// A rank sends what it has just received, as a program that computes
+    /// A rank sends what it has just received, like a program that computes
     Fresh,
-    /// A rank sends the same untouched buffer again and again, as most benchmarks
+    /// A rank sends the same untouched buffer again and again, like most benchmarks
     Warm,
-    /// One after the other
+    /// Both, one after the other
     Both,
 }
 
@@ -150,56 +151,56 @@ impl Forms {
     }
 }
 
-/// The calls by which hikyaku is measured.
+/// The calls with which hikyaku is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Api {
-    /// Those of the Rust package
+    /// The calls of the Rust package
     Rust,
-    /// Those of the Rust package, and MPI's from C
+    /// The calls of the Rust package, and MPI's from C
     Mpi,
 }
 
-/// The libraries and programs that can be compared with.
+/// The libraries and programs to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Other {
     /// Open MPI
     #[value(name = "openmpi")]
     OpenMpi,
-    /// MPICH and what descends from it with the same launcher
+    /// MPICH and its descendants with the same launcher
     Mpich,
-    /// Shared variables: lock, condition and semaphore of Python's multiprocessing
+    /// Shared variables: Python's multiprocessing lock, condition and semaphore
     Python,
-    /// Shared variables: a robust pthread mutex, by polling
+    /// Shared variables: a robust pthread mutex, polled
     Mutex,
-    /// Shared variables: a Redis server on loopback, by blocking pops
+    /// Shared variables: a Redis server on loopback, with blocking pops
     Redis,
     /// The hardware's limit: two C processes that only move a message, in five ways
     Limit,
 }
 
-/// The libraries this tool knows how to build against and start.
+/// The libraries that this tool can build against and start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerKind {
-    /// Hikyaku by its library for MPI programs.
+    /// Hikyaku, through its library for MPI programs.
     Own,
     /// Open MPI.
     OpenMpi,
-    /// MPICH and what descends from it with the same launcher.
+    /// MPICH and its descendants with the same launcher.
     Mpich,
 }
 
 /// The role of a process of the benchmark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
-    /// A rank that runs what the conductor tells it
+    /// A rank that runs the conductor's commands
     Rank,
     /// A rank that joins, passes a barrier and leaves
     Start,
-    /// A process that does nothing: what a process costs at least
+    /// A process that does nothing: the minimum cost of a process
     Nothing,
 }
 
-/// Why a command line is invalid; the user's mistake, exit code 2.
+/// The reason why a command line is invalid: the user's mistake, exit code 2.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ArgumentError {
     /// A number out of its range.
@@ -235,7 +236,7 @@ pub(crate) enum ArgumentError {
     /// Rows for a kind without.
     #[error("--rows has no meaning for {0}; use it with rows")]
     RowsUnused(&'static str),
-    /// A report file whose name does not tell its kind.
+    /// A report file whose name ends in neither .html nor .svg.
     #[error("--report {}: the name must end in .html or .svg", .0.display())]
     ReportName(PathBuf),
     /// A rank started by hand.
@@ -248,11 +249,11 @@ pub(crate) enum ArgumentError {
 pub(crate) struct BenchSettings {
     /// The kinds to measure.
     pub(crate) selection: Selection,
-    /// Rank counts asked for; empty means each kind's own.
+    /// The requested numbers of ranks; empty: each kind's default.
     pub(crate) ranks: Vec<u32>,
-    /// Message sizes asked for, in bytes; empty means each kind's own.
+    /// The requested message sizes, in bytes; empty: each kind's default.
     pub(crate) sizes: Vec<u64>,
-    /// Numbers of rows asked for; empty means the paper's.
+    /// The requested numbers of rows; empty: the paper's.
     pub(crate) rows: Vec<u32>,
     /// The forms of messages' data.
     pub(crate) data: Vec<DataReuse>,
@@ -411,7 +412,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_named_in_one_line() {
+    fn invalid_values_are_named_in_one_line() {
         let cases = [
             ("barrier -n 0", "-n must be between 1 and 1024, not 0"),
             ("barrier -n 100000", "-n must be between 1 and 1024, not 100000"),

@@ -16,11 +16,11 @@ use thiserror::Error;
 use crate::hosts::WrongHosts;
 use crate::{exit, plan};
 
-/// Start ranks of a program on this machine or several, and see them to their end.
+/// Start the ranks of a program on one or several machines and wait for them.
 ///
-/// Starts PROGRAM N times. A program written with hikyaku finds the others and exchanges messages
-/// with them; any other program simply runs N times. On this machine nothing has to be set up,
-/// and neither network nor host name is used. Other hosts are reached by ssh.
+/// Starts PROGRAM N times. The processes of a program written with hikyaku find each other and
+/// exchange messages; any other program simply runs N times. On this machine no set-up is needed,
+/// and neither the network nor host names are used. Other hosts are reached by ssh.
 #[derive(Debug, Args)]
 #[command(override_usage = "hikyaku run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]...\n       \
                       hikyaku run --hosts A:N,B:N [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
@@ -28,9 +28,9 @@ use crate::{exit, plan};
 pub(crate) struct RunArguments {
     /// How many ranks to start
     ///
-    /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep. With hosts, as
-    /// many as those take if it is not given. With neither, within an allocation of Slurm, one for
-    /// each of its tasks, or else CPUs, on its nodes.
+    /// From 1 to 4096. There may be more ranks than CPUs: ranks that wait sleep. The default is the
+    /// number of slots of the hosts. Without hosts, in a Slurm allocation, it is the number of its
+    /// tasks, or else of its CPUs.
     #[arg(short = 'n', value_name = "N", allow_negative_numbers = true)]
     ranks: Option<u32>,
 
@@ -39,9 +39,9 @@ pub(crate) struct RunArguments {
 
     /// How to tie ranks to CPUs [default: shares, if there are enough CPUs]
     ///
-    /// By default, with at most as many ranks as CPUs, each rank has an equal share of the CPUs to
-    /// itself (one CPU each if their numbers are equal), and with more ranks than CPUs the kernel
-    /// decides. Only CPUs that the launcher itself may use are counted (taskset, cpusets).
+    /// By default, if there are at most as many ranks as CPUs, each rank gets an equal share of the
+    /// CPUs for itself (one CPU each if the numbers are equal). With more ranks than CPUs the
+    /// kernel decides. Only CPUs that the launcher itself may use are counted (taskset, cpusets).
     #[arg(long, value_enum, value_name = "HOW")]
     bind: Option<BindTo>,
 
@@ -56,108 +56,108 @@ pub(crate) struct RunArguments {
     #[arg(long)]
     label: bool,
 
-    /// End the job after so many seconds (fractions allowed), saying what each rank waits in
+    /// End the job after so many seconds (fractions allowed) and report what each rank waits for
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
-    /// Let the other ranks go on for so long after one has failed [default: 0.5]
+    /// Let the other ranks continue for so many seconds after one has failed [default: 0.5]
     ///
-    /// For jobs that can do without a rank, such as those with recoverable shared variables.
+    /// For jobs that can continue without a rank, such as those with recoverable shared variables.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     grace: Option<Duration>,
 
-    /// Do a collective operation by this algorithm, such as allreduce=ring; may be given again
+    /// Use this algorithm for a collective operation, such as allreduce=ring; repeatable
     ///
-    /// As the variable HIKYAKU_COLL_ALLREDUCE=ring does. Otherwise size and ranks decide. The
-    /// algorithms `lines` and `read` are for nodes whose ranks share memory: `lines` goes by it,
-    /// `read` copies out of the other ranks' memory. `alltoall=two-level` is for several nodes of
-    /// several ranks, on one or more hosts. Barrier by atomic-add, multicast-add or sync and
-    /// broadcast by multicast need ranks that share memory, and are refused with several hosts. By
-    /// `session`, of barrier, broadcast, allgather and allreduce, goes the persistent form alone,
-    /// where ranks share memory. `exchange`, by fast, mrc or combined, is how command queues serve
-    /// persistent exchanges with neighbours for which the program says nothing; by messages, none
-    /// does.
+    /// Equivalent to HIKYAKU_COLL_ALLREDUCE=ring in the environment. By default, the message size
+    /// and the number of ranks decide. The algorithms `lines` and `read` are for nodes whose ranks
+    /// share memory: `lines` uses shared lines, `read` copies from the other ranks' memory.
+    /// `alltoall=two-level` is for several nodes of several ranks, on one or more hosts. For
+    /// barrier, `atomic-add`, `multicast-add` and `sync` need ranks that share memory, as does
+    /// `broadcast=multicast`; they are refused with several hosts. `session` applies only to the
+    /// persistent forms of barrier, broadcast, allgather and allreduce, where ranks share memory.
+    /// `exchange` applies to persistent exchanges with neighbours for which the program chooses no
+    /// scheme: `fast`, `mrc` and `combined` use command queues, `messages` uses none.
     #[arg(long = "coll", value_name = "OPERATION=ALGORITHM", value_parser = choice)]
     choices: Vec<String>,
 
     /// How payloads of 4 KiB and more are stored [default: auto]
     ///
-    /// Where data goes between cores depends on the machine, and changes. By default each rank
-    /// measures for each other one which way is faster, while the job runs.
+    /// Which way is faster depends on the machine, and may change. By default each rank measures it
+    /// for each other rank while the job runs.
     #[arg(long, value_enum, value_name = "WAY")]
     long_stores: Option<Stores>,
 
-    /// Get shared variables to ranks by this protocol: direct, fagus or udp
+    /// Transfer shared variables by this protocol: direct, fagus or udp
     ///
-    /// As the variable HIKYAKU_SHARED=fagus does. The last two are paper 001's, for comparison.
+    /// Equivalent to HIKYAKU_SHARED=fagus in the environment. The last two are those of paper 001,
+    /// for comparison.
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 
-    /// Keep so many MiB a rank of messages that are in the way of others [default: 64]
+    /// Limit, in MiB per rank, for buffering unmatched messages that block others [default: 64]
     ///
-    /// As the variable HIKYAKU_UNMATCHED=64 does. A rank that waits for a message moves those of
-    /// the same sender that it has not asked for to its own memory, up to this; then the sender
-    /// waits.
+    /// Equivalent to HIKYAKU_UNMATCHED=64 in the environment. A rank that waits for a message
+    /// buffers the same sender's unmatched messages up to this limit; beyond it, the sender waits.
     #[arg(long, value_name = "MIB")]
     unmatched: Option<UnmatchedLimit>,
 
     /// Give each rank of an MPI program a thread that makes progress while the program computes
     ///
-    /// As the variable HIKYAKU_PROGRESS_THREAD=1 does. Calls then go through a lock, as at
-    /// MPI_THREAD_MULTIPLE. The thread sleeps until something comes. Programs by the interfaces of
-    /// Rust, Python and C make progress in their calls only, and say so when they start.
+    /// Equivalent to HIKYAKU_PROGRESS_THREAD=1 in the environment. Calls then take a lock, as with
+    /// MPI_THREAD_MULTIPLE. The thread sleeps until something arrives. Programs that use the Rust,
+    /// Python or C interface make progress only in their calls, and report that when they start.
     #[arg(long)]
     progress_thread: bool,
 
-    /// Carry long messages this way: auto, ring, read, both or put [default: auto]
+    /// Transfer long messages this way: auto, ring, read, both or put [default: auto]
     ///
-    /// As the variable HIKYAKU_LONG_MESSAGES=read does. A message of 16 KiB or more (64 KiB where
-    /// ranks share cores) can go through the receiver's ring, be read by the receiver out of the
-    /// sender's memory, or be copied by both at once; one of up to 64 KiB can be put into the ring
-    /// before its receiver asks. By default each receiver measures which way is fastest, and
-    /// follows if that changes.
+    /// Equivalent to HIKYAKU_LONG_MESSAGES=read in the environment. A message of 16 KiB or more (64
+    /// KiB where ranks share cores) can go through the receiver's ring, be read by the receiver
+    /// from the sender's memory, or be copied by both at once. A message of up to 64 KiB can be put
+    /// into the ring before its receiver asks. By default each receiver measures which way is
+    /// fastest, and adapts if that changes.
     #[arg(long, value_name = "WAY")]
     long_messages: Option<LongMessages>,
 
-    /// Make allocations of 64 KiB and more of the program in memory that the ranks of a node share
+    /// Serve the program's allocations of 64 KiB and more from memory shared by the node's ranks
     ///
-    /// Long messages from and into such buffers are copied once and without the kernel. For
-    /// programs that are linked dynamically, in any language that allocates by C's malloc; see the
-    /// manual for what it costs.
+    /// Long messages from and into such buffers are copied once, without the kernel. For
+    /// dynamically linked programs in any language that allocates with C's malloc. The manual
+    /// states the costs.
     #[arg(long)]
     shared_heap: bool,
 
-    /// Say at the end which ways the long messages of all ranks have taken, how often and why
+    /// Report at the end which ways the long messages of all ranks took, how often and why
     ///
-    /// A line for each class of lengths, and one on landing and status rings that were given to
-    /// frequent senders, on standard error. Ranks that were killed are not counted.
+    /// On standard error: a line for each class of lengths, and one on the landing and status rings
+    /// that were given to frequent senders. Killed ranks are not counted.
     #[arg(long)]
     stats: bool,
 
-    /// What a message finds where its receiver has no room: stall or refuse [default: stall]
+    /// What happens to a message if its receiver has no room: stall or refuse [default: stall]
     ///
-    /// Paper 000's two policies. A message that stalls waits, and counts once as held up. One that
-    /// is refused is sent again by its sender until there is room, and counts each time. Virtual
-    /// time has what that takes: see 'hikyaku simulate --help'.
+    /// The two policies of paper 000. A message that stalls waits, and counts once as held up. A
+    /// refused message is sent again by its sender until there is room, and counts each time. In
+    /// virtual time the policies cost different times: see 'hikyaku simulate --help'.
     #[arg(long, value_enum, value_name = "POLICY", conflicts_with = "where-ranks-run")]
     full: Option<WhenFull>,
 
-    /// Write to this file who has sent how much to whom, for 'hikyaku plan'
+    /// Write to this file how much each rank sent to each other, for 'hikyaku plan'
     ///
-    /// Ranks append their rows as they leave; those of ranks that were killed are missing. Short
-    /// messages take a little longer meanwhile.
+    /// Ranks append their rows when they leave, so the rows of killed ranks are missing. Short
+    /// messages take a little longer while this is recorded.
     #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
     trace: Option<PathBuf>,
 
-    /// Give ranks the landing rings of this file, which 'hikyaku plan' has written
+    /// Give the ranks the landing rings of this file, written by 'hikyaku plan'
     #[arg(long, value_name = "FILE", conflicts_with = "where-ranks-run")]
     plan: Option<PathBuf>,
 
     /// Start with so many landing rings a rank [default: one for each rank up to 16, 8 beyond]
     ///
-    /// Messages of rank s land in ring s % N of their receiver. With as many rings as ranks each
-    /// has its own there. With fewer they share; the receiver gives private rings to frequent
-    /// senders, or as its program directs (World::landing).
+    /// Messages of rank s land in ring s % N of their receiver. With as many rings as ranks, each
+    /// sender has its own ring. With fewer, senders share them; the receiver gives private rings to
+    /// frequent senders, or as its program directs (World::landing).
     #[arg(
         long,
         value_name = "N",
@@ -166,20 +166,20 @@ pub(crate) struct RunArguments {
     )]
     rings: Option<u32>,
 
-    /// Leave senders in the landing rings that they start in, unless a program directs them
+    /// Leave senders in their first landing rings, unless the program moves them
     #[arg(long, conflicts_with_all = ["where-ranks-run", "plan"])]
     keep_rings: bool,
 
-    /// Have the ranks' ports meet faults that follow from this seed, for tests
+    /// Inject faults from this seed into the ranks' ports, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
 
-    /// The program and its arguments; the program is searched in PATH unless it has a slash
+    /// The program and its arguments; a program without a slash is searched in PATH
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 
-/// What `--bind` takes.
+/// The values of `--bind`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BindTo {
     /// Rank r runs on the r-th CPU only, starting over when there are more ranks
@@ -188,23 +188,23 @@ enum BindTo {
     None,
 }
 
-/// What `--long-stores` takes.
+/// The values of `--long-stores`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Stores {
-    /// As is measured to be faster
+    /// Whichever is measured as faster
     Auto,
-    /// Into the caches, like short ones
+    /// Into the caches, like short payloads
     Cached,
-    /// Past the caches, to memory
+    /// To memory, bypassing the caches
     PastCaches,
 }
 
-/// What `--full` takes.
+/// The values of `--full`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum WhenFull {
     /// The message waits until there is room
     Stall,
-    /// The message is discarded; its sender is told, and sends it again
+    /// The message is discarded; its sender is notified and sends it again
     Refuse,
 }
 
@@ -219,48 +219,47 @@ impl From<WhenFull> for FullPolicy {
 
 const DETAILS: &str = "\
 Input and output:
-  Standard input goes to rank 0; the others find it empty. What ranks write to standard output and
-  standard error comes out of the same stream of hikyaku. Lines of different ranks never mix, as
-  long as they are shorter than 64 KiB; a newline is added only between an unfinished line and
-  another rank's output. On a terminal, an unfinished line (a prompt) shows after 0.1 s.
+  Rank 0 gets standard input; that of the other ranks is empty. The ranks' standard output and
+  standard error go to the same streams of hikyaku. Lines of different ranks never mix, as long as
+  they are shorter than 64 KiB; a newline is added only between an unfinished line and another
+  rank's output. On a terminal, an unfinished line (a prompt) is shown after 0.1 s.
 
 How a job ends:
   It ends with its last rank. If a rank fails, by a signal or with an exit code other than 0, one
-  line on standard error says which and how, the others get an error from whatever they wait in, and
-  after 0.5 s (or what --grace says) are sent SIGTERM, after another 0.5 s SIGKILL. A rank that
-  exits with code 0 without leaving the job in order is no failure by itself, but ranks that wait
-  for it get an error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku are passed to all ranks, with
-  SIGTERM and SIGKILL to follow; a second one kills at once. Whatever ranks have started ends with
-  the job. If hikyaku is killed with SIGKILL the kernel kills the ranks (but not what they have
-  started).
+  line on standard error reports which rank and how. The calls in which other ranks wait return an
+  error. After 0.5 s (or the time of --grace) the ranks are sent SIGTERM, after another 0.5 s
+  SIGKILL. A rank that exits with code 0 without leaving the job in order is not a failure by
+  itself, but ranks that wait for it get an error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku
+  are passed to all ranks, followed by SIGTERM and SIGKILL; a second signal kills at once. Processes
+  that ranks have started end with the job. If hikyaku is killed with SIGKILL, the kernel kills the
+  ranks, but not the processes that they have started.
 
 Exit code:
   0      all ranks exited with code 0
   N      the first failing rank exited with code N, or was killed by signal N - 128
-  1      the machine could not run the job or take its output (one line says why)
+  1      the machine could not run the job or take its output (one line gives the reason)
   2      the command line is invalid, or the program cannot be run
-  124    the time of --timeout was up
+  124    the job exceeded the time of --timeout
   129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
-  141    nobody reads its output any more
+  141    its output is no longer read
 
 Environment:
-  HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. HIKYAKU_COLL_<OPERATION> names
-  the algorithm of a collective operation, as --coll does (HIKYAKU_COLL_EXCHANGE=combined),
-  HIKYAKU_SHARED the protocol of shared variables, as --shared does, HIKYAKU_UNMATCHED what
-  --unmatched does, HIKYAKU_LONG_MESSAGES what --long-messages does. HIKYAKU_PROGRESS_THREAD=1 is
-  --progress-thread.
+  HIKYAKU_RANK and HIKYAKU_SIZE are set for every rank, for scripts. These variables have the effect
+  of an option: HIKYAKU_COLL_<OPERATION>=ALGORITHM of --coll (HIKYAKU_COLL_EXCHANGE=combined),
+  HIKYAKU_SHARED of --shared, HIKYAKU_UNMATCHED of --unmatched, HIKYAKU_LONG_MESSAGES of
+  --long-messages, and HIKYAKU_PROGRESS_THREAD=1 of --progress-thread.
 
 Examples:
   Four ranks of a solver, each line labelled with its rank:
       hikyaku run -n 4 --label -- ./heat input.toml
 
-  As many ranks as this shell may use CPUs, one on each:
+  One rank on each CPU that this shell may use:
       hikyaku run -n $(nproc) --bind core -- ./heat input.toml
 
   Find out why a program hangs:
       hikyaku run -n 4 --timeout 10 -- ./solver
 
-  A script that does something else on each rank:
+  A script that does something different on each rank:
       hikyaku run -n 3 -- sh -c 'gzip part-$HIKYAKU_RANK.csv'
 
   Input for rank 0, results to a file, messages to the terminal:
@@ -303,8 +302,8 @@ pub(crate) fn see_to_its_end(launch: &Launch, stats: bool) -> ExitCode {
     }
 }
 
-/// Lines on the ways that long messages have taken, on how long payloads were stored, and on the
-/// landing rings that were given.
+/// Lines on the ways of long messages, on the stores of long payloads, and on the landing rings
+/// that were given.
 fn counted(counts: &[u64]) -> String {
     if counts.is_empty() {
         return "long messages are counted in jobs of one machine only".to_owned();

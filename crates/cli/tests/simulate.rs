@@ -126,7 +126,9 @@ fn numbers_and_names_that_make_no_sense_are_told_in_one_line() {
 fn options_of_processes_without_processes_are_refused() {
     for option in ["--records f", "--report f", "--label", "--rings 2", "--compute measured"] {
         let name = option.split(' ').next().unwrap();
-        let expected = format!("hikyaku: {name} is for programs of processes: those after `--`\n");
+        let expected = format!(
+            "hikyaku: {name} is only for programs that run as processes: those after `--`\n"
+        );
         assert_eq!(refusal(&format!("-m cenju4 -n 4 {option} ring")), expected);
     }
 }

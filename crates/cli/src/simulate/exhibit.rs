@@ -44,8 +44,8 @@ impl Exhibit {
         }
     }
 
-    /// Creates these files and the `other` files, unless they exist, so that a write error is not
-    /// reported only after a long run.
+    /// Creates these files and the `other` files if they do not exist, so that an unwritable file
+    /// is reported before a long run and not after it.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -64,7 +64,8 @@ impl Exhibit {
         if self.trace.is_some() || self.timeline.is_some() { MOST_RECORDS } else { 0 }
     }
 
-    /// Lets a simulation keep the needed records. To be called before anything is set up in it.
+    /// Makes a simulation keep the needed records. Call it before anything is set up in the
+    /// simulation.
     pub(crate) fn prepare(&self, sim: &Sim) {
         if self.records() > 0 {
             sim.trace().records_on(self.records());

@@ -140,7 +140,7 @@ fn simulate(
     exhibit.prepare(&simulation);
     let installed = machine.install(&simulation);
     let job = job::Job::new(&simulation, *config, installed.carrier);
-    let job = job.expect("that the ranks fit the machine was checked");
+    let job = job.expect("the ranks were checked to fit the machine");
     let of_rank = SimulatedRank::<()>::new(job.rank(0)).with_sync(sync).with_costs(costs);
     let choice = chooses.then(|| choice(&of_rank, program)).flatten();
     let results = job.launch(maker);

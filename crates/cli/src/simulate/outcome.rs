@@ -5,7 +5,7 @@ use hikyaku_sim::job::{Totals, Usage};
 
 use super::exhibit::{ExhibitError, RunFacts};
 
-/// Up to so many ranks are listed one by one; of more, the extremes and the middle.
+/// Up to so many ranks are listed individually; with more, only the extremes and the median are.
 const LISTED: usize = 16;
 
 /// The outcome of a run.
@@ -25,7 +25,7 @@ pub(crate) struct RunOutcome {
     pub(crate) seconds: f64,
     /// Growth of the process's memory, bytes.
     pub(crate) grown: u64,
-    /// Whether the answer was checked and right, in words.
+    /// In words, whether the answer was checked and is right.
     pub(crate) answer: &'static str,
     /// Assumptions and limitations that a reader should know.
     pub(crate) notes: Vec<String>,
@@ -127,7 +127,7 @@ impl RunOutcome {
         table
     }
 
-    /// Its ranks, or the extremes and the middle of many.
+    /// Its ranks; if there are many, the extremes and the median.
     pub(super) fn by_rank(&self, caption: &str) -> Table {
         let head =
             ["rank", "ended", "computing", "in calls", "waiting", "sent", "bytes", "received"];

@@ -23,32 +23,32 @@ use super::exhibit::{self, ExhibitError, RunFacts};
 use crate::exit::{say, say_as_it_is};
 use crate::run::{WRONG_USE, WhenFull};
 
-/// Up to so many ranks are listed one by one; of more, the extremes and the middle.
+/// Up to so many ranks are listed individually; with more, only the extremes and the median are.
 const LISTED: usize = 16;
 
 /// The maximum number of trace records that are kept: 40 bytes each.
 const MOST_RECORDS: usize = 50_000_000;
 
-/// What only processes have.
+/// Options for processes only.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Processes (everything after '--')")]
 pub(crate) struct ProcessOptions {
-    /// What computing between calls takes: `given`, what the program says with World::compute, or
-    /// `measured`, what the processor takes for it here, or `measured=F`, F times that
+    /// The time of computing between calls: `given`, by the program's calls of World::compute;
+    /// `measured`, the CPU time on this machine; or `measured=F`, F times that
     #[arg(long, value_name = "HOW", value_parser = parse_computing, default_value = "given")]
     compute: Computing,
 
-    /// Get shared variables to ranks by this protocol: direct, fagus or udp
+    /// Transfer shared variables by this protocol: direct, fagus or udp
     ///
-    /// As the variable HIKYAKU_SHARED=fagus does.
+    /// Equivalent to HIKYAKU_SHARED=fagus in the environment.
     #[arg(long, value_name = "PROTOCOL")]
     shared: Option<Protocol>,
 
-    /// What a message finds where its receiver has no room: stall or refuse [default: stall]
+    /// What happens to a message if its receiver has no room: stall or refuse [default: stall]
     ///
-    /// One that stalls waits at the receiver, and those behind it on its path. One that is refused
-    /// is discarded there; the refusal travels back, and the sender's interface sends it again,
-    /// which takes time and bandwidth.
+    /// A message that stalls waits at the receiver and blocks the messages behind it on its path. A
+    /// refused message is discarded there; the refusal travels back, and the sender's interface
+    /// sends the message again, which takes time and bandwidth.
     #[arg(long, value_enum, value_name = "POLICY")]
     full: Option<WhenFull>,
 
@@ -58,11 +58,11 @@ pub(crate) struct ProcessOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rings: Option<u32>,
 
-    /// Leave senders in the landing rings that they start in, unless a program directs them
+    /// Leave senders in their first landing rings, unless the program moves them
     #[arg(long)]
     keep_rings: bool,
 
-    /// Have the ranks' ports meet faults that follow from this seed, for tests
+    /// Inject faults from this seed into the ranks' ports, for tests
     #[arg(long, value_name = "SEED", hide = true)]
     faults: Option<u64>,
 
@@ -76,11 +76,11 @@ pub(crate) struct ProcessOptions {
     #[arg(allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
-    /// Write the report here and not to standard error
+    /// Write the report to this file instead of standard error
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
-    /// Write what happened, one line a record: time in picoseconds, what, who, whom, how much
+    /// Write the run's records, one per line: time in picoseconds, event, rank, peer, amount
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 }
@@ -153,7 +153,7 @@ pub(crate) fn run(setting: &Setting, command: &[OsString], options: &ProcessOpti
     }
 }
 
-/// Refuses an algorithm in the environment that the nodes of this machine cannot do.
+/// Refuses an algorithm in the environment that the nodes of this machine do not support.
 fn check_choices(
     machine: &Machine,
     is_one_node: bool,
@@ -187,7 +187,7 @@ fn finish(setting: &Setting, options: &ProcessOptions, report: &VirtualReport) -
         }
     };
     if report.joined == 0 {
-        say("no rank called hikyaku: nothing was simulated, the program only ran");
+        say("no rank called hikyaku: the program ran, but nothing was simulated");
     } else {
         let text = to_text(setting, report);
         match &options.report {
@@ -207,7 +207,7 @@ fn finish(setting: &Setting, options: &ProcessOptions, report: &VirtualReport) -
     ExitCode::from(code)
 }
 
-/// Writes trace and timeline, if they are asked for.
+/// Writes the trace and the timeline if they are requested.
 fn show(setting: &Setting, report: &VirtualReport) -> Result<(), ExhibitError> {
     let title = title(setting, report);
     let whole: f64 = report.ranks.iter().map(|rank| rank.time.seconds()).sum();

@@ -19,10 +19,10 @@ pub(crate) type Answer = Result<(), String>;
 /// One rank's part of a program.
 pub(crate) type Body = Pin<Box<dyn Future<Output = Answer>>>;
 
-/// Creates each rank's part.
+/// Creates a rank's part.
 pub(crate) type Maker = Box<dyn Fn(Rank) -> Body>;
 
-/// The facts about its job that a program needs.
+/// The properties of its job that a program needs.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramJob {
     pub(crate) ranks: u32,
@@ -34,7 +34,7 @@ pub(crate) struct ProgramJob {
     pub(crate) costs: Option<Arc<Costs>>,
 }
 
-/// Creates the maker of a program's parts.
+/// Returns the function that creates the parts of a program.
 ///
 /// # Errors
 /// There is no algorithm of the given name.

@@ -30,13 +30,13 @@ pub(super) enum SettingError {
     #[error("{0} is missing: see hikyaku simulate --help")]
     Missing(&'static str),
     /// An option for processes was given without processes.
-    #[error("{0} is for programs of processes: those after `--`")]
+    #[error("{0} is only for programs that run as processes: those after `--`")]
     OfProcesses(&'static str),
     /// An invalid number of ranks.
     #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
     Ranks(u32),
-    /// An invalid number of ranks to a node.
-    #[error("no rank to a node: --ranks-per-node takes a number from 1 on")]
+    /// An invalid number of ranks per node.
+    #[error("no rank on a node: --ranks-per-node must be at least 1")]
     NoneToANode,
     /// The machine's shape cannot grow to this number of nodes.
     #[error("{machine} cannot be made larger for {nodes} nodes: {why}")]

@@ -1,4 +1,4 @@
-//! `hikyaku simulate start`: the cost of starting a large job, by the launcher's own steps.
+//! `hikyaku simulate start`: the cost of starting a large job, computed from the launcher's steps.
 //!
 //! Nothing is run. `launch` knows the tree of daemons and the frames along it; the machine file
 //! states the costs of its links, and the command line those of processes.

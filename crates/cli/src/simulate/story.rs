@@ -28,16 +28,16 @@ pub(super) struct StoryLimits {
 }
 
 impl StoryLimits {
-    /// For a page that a browser opens without a wait.
+    /// For a page that a browser opens at once.
     pub(super) const PAGE: StoryLimits =
         StoryLimits { ranks: 64, messages: 2_000, links: 16, parts: 400 };
 
-    /// For a file for a viewer that is made for large files.
+    /// For a file that is opened with a viewer for large files.
     pub(super) const FILE: StoryLimits =
         StoryLimits { ranks: 4_096, messages: 400_000, links: 64, parts: 1_000 };
 }
 
-/// Converts the records of a run. `links` names the links that they number.
+/// Converts the records of a run. `links` names the links by their numbers in the records.
 pub(super) fn tell(
     trace: &Trace,
     title: &str,
@@ -53,7 +53,7 @@ pub(super) fn tell(
     }
     if trace.dropped() > 0 {
         timeline.left_out.push(format!(
-            "The run was longer: its first {} records are told, {} later ones were not kept.",
+            "The run was longer: its first {} records are shown, {} later ones were not kept.",
             trace.records().len(),
             trace.dropped()
         ));

@@ -1,5 +1,5 @@
-//! `hikyaku simulate --sweep`: every collective by every algorithm on every machine, and the points
-//! where the choice of algorithm is wrong.
+//! `hikyaku simulate --sweep`: every collective with every algorithm on every machine, and the
+//! points where the choice of algorithm is wrong.
 //!
 //! ```text
 //!   machine x operation x ranks x bytes ──► one run for each algorithm ──► SweepPoint: times
@@ -53,9 +53,9 @@ struct SweepPoint {
     operation: Operation,
     ranks: u32,
     bytes: u64,
-    /// The time of each algorithm that ran to its end.
+    /// The time of each algorithm that completed.
     times: Vec<Timed>,
-    /// The algorithm that is chosen by default, whether it ran to its end or not.
+    /// The algorithm that is chosen by default, whether or not it completed.
     chosen: Option<&'static str>,
     /// Algorithms that exceeded a limit.
     abandoned: Vec<&'static str>,
@@ -144,7 +144,7 @@ fn write(points: &[SweepPoint], output: &Path) -> io::Result<()> {
     fs::write(output.join("sweep.html"), present::page(points))
 }
 
-/// The text for a terminal: the wrong choices, and where the page is.
+/// The text for a terminal: the wrong choices, and the path of the page.
 fn found(points: &[SweepPoint], output: &Path) -> String {
     let losses = present::losses(points, present::MOST_LISTED).to_text();
     let (summary, page) = (present::summary(points), output.join("sweep.html"));

@@ -8,8 +8,8 @@ use super::SweepPoint;
 /// The maximum number of choices that are listed on the terminal.
 pub(super) const MOST_LISTED: usize = 25;
 
-/// A choice counts as wrong if it takes so many times as long as the fastest: one twentieth more is
-/// within the accuracy of the models.
+/// A choice counts as wrong if its time exceeds the fastest one's by this factor: differences of up
+/// to 5 % are within the accuracy of the models.
 const WRONG: f64 = 1.05;
 
 /// A table of every run.
@@ -50,7 +50,7 @@ pub(super) fn runs(points: &[SweepPoint]) -> Table {
     table
 }
 
-/// The points at which the choice is wrong, the worst first.
+/// The points at which the choice is wrong, worst first.
 pub(super) fn losses(points: &[SweepPoint], most: usize) -> Table {
     let head = ["machine", "operation", "ranks", "bytes", "chosen", "fastest", "times as long"];
     let mut wrong: Vec<(f64, &SweepPoint)> =

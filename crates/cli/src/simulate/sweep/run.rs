@@ -41,7 +41,7 @@ impl Grown {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ran {
-    /// It ran to its end: virtual time and messages.
+    /// It completed: virtual time and messages.
     Whole(Time, u64),
     /// It exceeded the limit on messages or on events.
     TooMuch,
@@ -51,8 +51,8 @@ enum Ran {
     Interrupted,
 }
 
-/// All points of a plan. `tell` gets a line per machine and operation. Those run in parallel, as
-/// many as the processor has cores; the result is in the plan's order.
+/// All points of a plan. `tell` gets a line per machine and operation. As many of these run in
+/// parallel as there are cores; the result is in the plan's order.
 pub(super) fn points(
     plan: &SweepPlan,
     watch: &RunWatch,
@@ -104,8 +104,8 @@ fn take<'p, T>(parts: &'p [T], next: &AtomicUsize) -> Option<(usize, &'p T)> {
     parts.get(number).map(|part| (number, part))
 }
 
-/// The points of one operation on one machine, grown to each number of ranks; the points so far if
-/// the user interrupts.
+/// The points of one operation on one machine, enlarged for each number of ranks. If the user
+/// interrupts, the points so far.
 fn part(
     plan: &SweepPlan,
     watch: &RunWatch,
