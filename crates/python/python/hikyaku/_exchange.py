@@ -53,7 +53,7 @@ class Exchange:
         self.close()
 
     def start(self) -> None:
-        """Start a round with the present contents of the outgoing arrays; then they may be changed."""
+        """Start a round with what the outgoing arrays hold now. Then they may be changed."""
         for array, place in self._packed:
             place[...] = array
         self._native.start()

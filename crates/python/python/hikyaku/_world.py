@@ -62,7 +62,7 @@ class World(_native.World):
         return None if number is None else type(self)(number)
 
     def create_group(self, ranks: Sequence[int]) -> World:
-        """A communicator of the listed ranks, in that order. Only they call it, all with that list."""
+        """A communicator of the listed ranks, in that order. Only they call it, with one list."""
         return type(self)(self._create_group(list(ranks)))
 
     # Collectives that return a new array.
