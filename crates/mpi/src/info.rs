@@ -80,7 +80,7 @@ impl<D: Dialect> Mpi<D> {
         Ok(())
     }
 
-    /// How this program was started, as far as known (MPI 5.0 §11.2.1).
+    /// The known facts about the start of this program (MPI 5.0 §11.2.1).
     fn environment(&self, words: &[String]) -> Info {
         let command = words.first().cloned().unwrap_or_default();
         let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");

@@ -101,8 +101,8 @@ fn send_at_once(comm: &Comm, to: &Envelope, data: &[u8], mode: SendMode) -> bool
     comm.inner.engine().borrow_mut().send_directly(data, to, mode)
 }
 
-/// Receives a message without gaps without a request, with one of the engine's functions. `None`:
-/// it has not arrived, as far as is known.
+/// Receives contiguous data without a request, with one of the engine's functions. `None`: the
+/// message is not known to have arrived.
 #[inline(always)]
 fn receive_at_once(
     comm: &Comm,

@@ -370,7 +370,7 @@ pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
     }
 }
 
-/// The element type of a basic type, as far as ranks can compare it.
+/// The element type of a basic type, for the ranks' comparison of their arguments.
 pub(crate) fn element_of(basic: Basic) -> Element {
     match (basic.class(), basic.size()) {
         (BasicClass::Float, 4) => Element::of::<f32>(),
@@ -422,7 +422,7 @@ impl<D: Dialect> Reducing<D> {
         !matches!(self.op, Op::Own { commutes: false, .. })
     }
 
-    /// The element type, as far as ranks can compare it.
+    /// The element type, for the ranks' comparison of their arguments.
     pub(crate) fn element(&self) -> Element {
         self.datatype.basic().map_or(Element::BYTE, element_of)
     }

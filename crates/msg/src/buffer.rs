@@ -216,7 +216,7 @@ impl RecvBuffer {
         Some(unsafe { slice::from_raw_parts_mut(self.start, self.length) })
     }
 
-    /// Stores a part of a message from `offset` on, as far as the buffer reaches, and releases it.
+    /// Stores a part of a message from `offset` on, up to the buffer's end, and releases it.
     #[inline]
     pub(crate) fn take_in<P: Port>(&mut self, port: &mut P, part: MessagePart, offset: u64) {
         let at = usize::try_from(offset).map_or(self.length, |at| at.min(self.length));

@@ -133,8 +133,8 @@ impl MessageParts {
         self.first.iter().chain(&self.rest).map(|part| part.len() as u64).sum()
     }
 
-    /// Copies all parts to `into`, one after the other, as far as they fit, and releases them.
-    /// Returns their number of bytes.
+    /// Copies all parts to `into`, one after the other, up to its end, and releases them. Returns
+    /// their number of bytes.
     #[inline]
     pub(crate) fn deliver<P: Port>(&mut self, port: &mut P, into: &mut [u8]) -> u64 {
         let mut at = 0;

@@ -12,7 +12,7 @@ pub struct Statistics {
     pub bytes_sent: u64,
     /// Messages received whole.
     pub messages_received: u64,
-    /// Their bytes, as far as they fitted the buffers.
+    /// Their bytes, without those that did not fit the buffers.
     pub bytes_received: u64,
     /// Messages that are unmatched now.
     pub unexpected_messages: u64,

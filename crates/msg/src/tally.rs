@@ -10,7 +10,7 @@ use crate::ways::{CLASSES, FIRST_CLASS, Way, class_of};
 /// Why a message took its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WayReason {
-    /// It is the fastest way, as far as measured.
+    /// It is the fastest of the measured ways.
     Fastest,
     /// To measure another way.
     Tried,

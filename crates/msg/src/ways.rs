@@ -277,7 +277,7 @@ impl Attempt {
 /// The measured cost of one way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Took {
-    /// Nanoseconds for 8 KiB, as far as known.
+    /// Nanoseconds for 8 KiB, valid if `is_known`.
     estimate: u64,
     is_known: bool,
     /// `LengthClass::all` at the last use.

@@ -43,7 +43,7 @@ pub struct Communicator {
     members: Option<Arc<Members>>,
     /// This rank's records of its collectives.
     collectives: Rc<CollectiveBook>,
-    /// Algorithms chosen by name, as far as they are possible here.
+    /// The algorithms chosen by name that are possible here.
     choices: Choices,
     /// Returns resources that others can use after it.
     _lease: Rc<Lease>,
@@ -182,7 +182,7 @@ impl Communicator {
     /// The job rank of a rank here.
     ///
     /// # Errors
-    /// It does not exist, as far as known here: an engine checks ranks of the whole job.
+    /// This communicator has no such rank. For the whole job, the engine checks ranks instead.
     #[inline]
     pub fn in_job(&self, rank: u32) -> Result<u32, MsgError> {
         self.members().map_or(Ok(rank), |members| members.rank(rank))

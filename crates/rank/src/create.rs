@@ -350,7 +350,7 @@ impl Communicator {
     }
 }
 
-/// A number that this rank has offered and that no rank has taken yet, as far as is known here.
+/// A number that this rank has offered and that no rank is known to have taken.
 struct Offered<'r> {
     rank: &'r Rank,
     offer: Option<Proposal>,

@@ -268,7 +268,7 @@ pub fn open_hosts(
     Ok((jobs, ports))
 }
 
-/// Publishes to each host the addresses of the other hosts' ranks, as far as they are known.
+/// Publishes to each host the known addresses of the other hosts' ranks.
 pub fn exchange_cards(jobs: &[Job]) {
     let ranks = jobs.first().map_or(0, Job::ranks);
     for rank in 0..ranks {

@@ -174,8 +174,8 @@ impl Hosts {
 }
 
 impl JobConfig {
-    /// The default sizes. Regions are as large as the machine's memory, as far as the process's
-    /// limits on address space and file size allow.
+    /// The default sizes. Regions are as large as the machine's memory, within the process's limits
+    /// on address space and file size.
     pub fn new(ranks: u32, ranks_per_node: u32) -> JobConfig {
         let room = memory::address_space_limit().map_or(MAX_REGIONS, |limit| limit / 4);
         let share = room.min(MAX_REGIONS) / u64::from(ranks.max(1));

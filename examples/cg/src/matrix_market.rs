@@ -1,4 +1,4 @@
-//! Matrix Market files, as far as a symmetric system needs them.
+//! Reads the Matrix Market files of symmetric systems.
 //!
 //! Format: <https://math.nist.gov/MatrixMarket/formats.html>. A banner, comments, a line with rows,
 //! columns and entries, then a line an entry: row, column, value, counted from 1.
@@ -8,14 +8,14 @@
 //!   % comment
 //!   3 3 4
 //!   1 1  2.0
-//!   2 1 -1.0         of a symmetric matrix the lower triangle only
+//!   2 1 -1.0         only the lower triangle of a symmetric matrix
 //!   ...
 //! ```
 //!
-//! It reads coordinate files of real or integer numbers, symmetric or general. A general one must
-//! be symmetric all the same. Every error is one line with the place and the cause. That is why
-//! this is not the reader of the crate `sprs`: its error is "Bad matrix market file.", and it
-//! reserves memory for as many entries as a file claims to have.
+//! It reads coordinate files of real or integer numbers, symmetric or general. The matrix of a
+//! general file must be symmetric too. Every error is one line with the place and the cause. The
+//! reader of the crate `sprs` is not used: its error is "Bad matrix market file.", and it reserves
+//! memory for the number of entries that a file claims to have.
 
 use crate::csr::Csr;
 

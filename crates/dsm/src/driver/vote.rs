@@ -110,8 +110,8 @@ impl Variables {
         self.all_gone().find(died).map(Error::from)
     }
 
-    /// Whether all ranks are there, as far as this one knows. If one is missing no variable is
-    /// made, and no rank has to keep a block for it.
+    /// Checks that no rank is known to be gone. If one is, no variable is made, and no rank has to
+    /// keep a block for it.
     pub(super) fn all_are_there(&self) -> Result<(), Error> {
         let somebody = self.somebody_died().or_else(|| self.all_gone().next().map(Error::from));
         somebody.map_or(Ok(()), Err)

@@ -48,7 +48,7 @@ impl InputSource {
         Ok(InputSource { from: Some(from), pump, in_flight: 0, watched: false, is_file: false })
     }
 
-    /// Reads the available input as far as the window allows, and updates the event set.
+    /// Reads the available input, up to the free window, and updates the event set.
     pub(super) fn run(
         &mut self,
         events: &EventSet,

@@ -377,7 +377,7 @@ impl<P: CopyPort> Engine<P> {
         self.waiting
     }
 
-    /// Handles arrivals and posts pending sends, as far as possible without waiting and within
+    /// Handles arrivals and posts pending sends, without waiting and within
     /// [`EngineConfig::poll_budget`]. Returns whether there was anything to do.
     pub fn progress(&mut self) -> bool {
         if self.port.is_forked() {

@@ -97,8 +97,8 @@ impl<H: Host> HostedPort<H> {
         self.within_region(place, length)
     }
 
-    /// Checks that a source is on another host, and alive as far as is known. It has its lines at
-    /// this rank and an entry from now on.
+    /// Checks that a source is on another host and not known to be dead. From now on it has its
+    /// lines at this rank and an entry.
     pub(super) fn meet(&mut self, source: Rank) -> Result<(), PostError> {
         if source >= self.size || self.host.is_here(source) {
             return Err(PostError::NoSuchRank { rank: source, size: self.size });

@@ -309,7 +309,7 @@ impl ContextBook {
         Ok(key)
     }
 
-    /// Deregisters a segment, as far as that is possible now.
+    /// Starts to deregister a segment, and completes it if no access is running.
     ///
     /// # Errors
     /// The key names no registered segment, or an access is still running.

@@ -197,7 +197,7 @@ impl LinkTable {
         }
     }
 
-    /// Widens the window of a source that sends much, as far as there is memory for it.
+    /// Widens the window of a source that sends much, if there is memory for it.
     pub(super) fn widen(&mut self, at: usize) {
         let link = &mut self.links[at];
         if !link.sends_much() {

@@ -122,7 +122,8 @@ impl Far {
         })
     }
 
-    /// Whether a rank on another host serves memory that ranks of that host gave, as far as known.
+    /// Whether a rank on another host still serves the memory that ranks of that host gave: nothing
+    /// to the contrary is known.
     pub(super) fn is_there(&self, near: &NearPort, rank: Rank) -> bool {
         let is_deaf = self.state.peers.is_deaf(rank);
         !is_deaf

@@ -553,8 +553,7 @@ impl Far {
         }
     }
 
-    /// The reason why no data can be sent to a rank any more. `None`: it can be sent, as far as
-    /// known.
+    /// The known reason why no data can be sent to a rank any more; `None` if none is known.
     fn failure(&self, near: &NearPort, rank: Rank) -> Option<PeerFailure> {
         let known = self.state.peers.get(rank).and_then(|peer| peer.failed);
         let fault = || self.fault.as_ref().map(|fault| lost(near, rank, fault.cause));

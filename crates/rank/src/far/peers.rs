@@ -143,13 +143,13 @@ impl FarPeers {
         (0..self.index.len() as Rank).filter(|rank| self.is_far(*rank))
     }
 
-    /// Whether a rank no longer reads what it is sent, as far as known.
+    /// Whether a rank is known to read no more messages.
     #[inline]
     pub(super) fn is_deaf(&self, rank: Rank) -> bool {
         self.get(rank).is_some_and(FarPeer::is_deaf)
     }
 
-    /// Whether a rank has left or died, as far as is known.
+    /// Whether a rank is known to have left or died.
     pub(super) fn is_gone(&self, rank: Rank) -> bool {
         self.get(rank).is_some_and(FarPeer::is_gone)
     }

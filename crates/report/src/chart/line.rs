@@ -195,7 +195,7 @@ impl LineChart {
         let x_range = extent(shown.iter().flat_map(Runs::points).map(|p| p.0));
         let y_range = extent(
             shown.iter().flat_map(Runs::points).map(|p| p.1).chain(
-                // The bounds of the bands, as far as the axis can show them.
+                // The bounds of the bands that the axis can show.
                 self.series
                     .iter()
                     .flat_map(|series| series.band.iter().flat_map(|band| [band.0, band.1]))

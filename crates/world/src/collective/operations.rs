@@ -32,7 +32,7 @@ impl<'w> CollectiveRanks<'w> {
         self.group.with_elements(Element::of::<T>())
     }
 
-    /// The chosen algorithms, as far as they can do this reduction.
+    /// The chosen algorithms, except those that cannot do this reduction.
     pub(super) fn reducing<T: Scalar>(&self, op: &impl Reducer<T>) -> Choices {
         if op.is_commutative() { self.choices } else { self.choices.for_ordered() }
     }

@@ -12,7 +12,7 @@ use super::hosts_by;
 use super::others::mpich;
 use super::started::{LIMIT, Started};
 
-/// Providers of the installed libfabric, as far as they exist.
+/// Providers of the installed libfabric. A release may lack some of them.
 const PROVIDERS: [&str; 4] = ["net", "tcp", "tcp;ofi_rxm", "udp;ofi_rxd"];
 
 /// Providers of the release that comes with MPICH.

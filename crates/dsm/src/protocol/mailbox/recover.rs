@@ -104,7 +104,7 @@ impl Mailbox {
         self.serve(effects);
     }
 
-    /// Whether a node is gone, as far as this one knows.
+    /// Whether this node knows that a node is gone.
     pub fn is_gone(&self, node: u32) -> bool {
         self.recovery.departed.contains(node)
     }

@@ -1,4 +1,4 @@
-//! The costs of a present-day RDMA interface, as far as vendors and measurements state them.
+//! The costs of a present-day RDMA interface that vendors and measurements state.
 
 use crate::model::costs::costs;
 
