@@ -1,5 +1,6 @@
-/* A work queue that nobody serves: the next piece of work is a number in a shared variable, drawn by
- * whoever has its lock; each rank puts its results into a part of its own of another variable.
+/* A work queue without a server: the number of the next piece of work is in a shared variable, and a
+ * rank takes it under the variable's lock. Each rank stores its results in its own part of another
+ * variable.
  *
  *     cc work_queue.c -o work_queue -lhikyaku_c
  *     hikyaku run -n 4 -- ./work_queue
@@ -21,7 +22,7 @@ static void check(int code)
     }
 }
 
-/* Steps to 1: work whose length nobody knows before. */
+/* The number of steps to 1: work of unknown length. */
 static uint64_t collatz(uint64_t number)
 {
     uint64_t steps = 0;
@@ -30,7 +31,7 @@ static uint64_t collatz(uint64_t number)
     return steps;
 }
 
-/* The next piece that nobody has; PIECES or more when there is none. */
+/* Takes the next piece; PIECES or more when none is left. */
 static uint64_t draw(hikyaku_shared queue)
 {
     void *data;
@@ -57,7 +58,7 @@ int main(void)
         ((uint64_t *)mine)[piece] = collatz(piece + 1);
     check(hikyaku_end(results, (uint64_t)rank));
 
-    /* Whoever has drawn a piece holds its part until it has drawn none: reading waits for that. */
+    /* A rank with pieces holds its part until none is left: reading waits for that. */
     if (rank == 0) {
         uint64_t steps[PIECES] = {0}, longest = 0;
         for (int other = 0; other < size; other++) {

@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
 
-    /* The frame, rows 0 and N - 1, is nobody's. */
+    /* The frame, rows 0 and N - 1, belongs to no rank. */
     int inner = N - 2, rows = inner / size + (rank < inner % size);
     int first = 1 + rank * (inner / size) + (rank < inner % size ? rank : inner % size);
     int above = rank > 0 ? rank - 1 : MPI_PROC_NULL;

@@ -31,7 +31,7 @@ world = MPI.COMM_WORLD
 rank, size = world.rank, world.size
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200
 
-# The frame, the first and the last row, is nobody's; a rank has a row beside each end of its own.
+# The frame, the first and the last row, belongs to no rank. A rank has a halo row at each end.
 starts = numpy.linspace(1, N - 1, size + 1).astype(int)
 first, last = starts[rank], starts[rank + 1]
 now = plate()[first - 1 : last + 1].copy()

@@ -3,7 +3,7 @@
     hikyaku run -n 4 -- python shared.py
 
 mpi4py and hikyaku are one rank in one process, whichever is imported first. MPI scatters the
-numbers; each rank counts its own into one array that travels with its lock, so nobody gathers.
+numbers; each rank counts its own into one array that travels with its lock, so no gather is needed.
 """
 
 import hikyaku

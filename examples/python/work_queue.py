@@ -1,5 +1,5 @@
-"""A work queue that nobody serves: the next piece of work is a counter in a window of rank 0, drawn
-by an atomic addition; results go into a second one.
+"""A work queue without a server: the number of the next piece of work is a counter in a window of
+rank 0, taken by an atomic addition. Results go into a second window.
 
     hikyaku run -n 4 -- python work_queue.py
 """
@@ -10,7 +10,7 @@ PIECES = 400
 
 
 def collatz(number: int) -> int:
-    """Steps to 1: work whose length nobody knows before."""
+    """The number of steps to 1: work of unknown length."""
     steps = 0
     while number != 1:
         number = number // 2 if number % 2 == 0 else 3 * number + 1

@@ -1,5 +1,5 @@
-/* One of two receivers of buffered messages dies: a flush says so, after the other has received its
- * message. The argument says by which call. */
+/* One of two receivers of buffered messages dies: a flush reports it, after the other receiver has its
+ * message. The argument selects the call. */
 #define _DEFAULT_SOURCE
 #include "check.h"
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* A neighbour of a kept exchange dies: whoever waits for it, or tests, is told. The argument says
- * which. */
+/* A neighbour of a persistent exchange dies: a wait or a test returns an error. The argument selects
+ * the call. */
 #include "check.h"
 #include <signal.h>
 

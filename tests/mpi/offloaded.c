@@ -1,6 +1,6 @@
-/* Persistent collectives by session queues: when all ranks have started, one waits while the others compute
- * and call nothing of MPI, until it has the result. Then they have theirs: the first test of each says so.
- * Ranks tell each other by files. Run with --coll barrier=session and its like. */
+/* Persistent collectives by session queues. When all ranks have started, one rank waits for its result
+ * while the others compute without MPI calls. Then the others have their results too: the first test
+ * of each succeeds. Ranks notify each other by files. Run with options such as --coll barrier=session. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <math.h>

@@ -1,6 +1,6 @@
-/* A rank computes, that is, calls nothing of MPI, until another one has gone on: the first argument says what that one
- * needs, the second is a file by which it says so, the third how many seconds the first waits for it. Says whether it
- * was told in time. Only for our own library. */
+/* A rank computes without MPI calls until another rank has made progress. The first argument selects
+ * what the other rank needs, the second is the file by which it reports progress, and the third is the
+ * time limit in seconds. Prints whether the report came in time. Only for our own library. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <dirent.h>

@@ -29,34 +29,35 @@ const EACH: [&str; 2] = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
 #[command(next_help_heading = "Other hosts")]
 #[group(id = "where-ranks-run")]
 pub(crate) struct HostsArguments {
-    /// Run ranks on these hosts, so many each, such as a:4,b:4
+    /// Run ranks on these hosts, with a number for each, such as a:4,b:4
     ///
-    /// Without numbers the ranks are divided equally. Ranks follow each other: those of the first
-    /// host come first. This host may be named as well (by its own name, or as localhost).
+    /// Without numbers the ranks are divided equally. The first host gets the first ranks, and so
+    /// on. This host may be in the list (by its own name, or as localhost).
     #[arg(long, value_name = "HOSTS", group = "hosts-named")]
     pub(crate) hosts: Option<String>,
 
-    /// Take the hosts from a file, one a line: `host`, `host:4` or `host slots=4`
+    /// Read the hosts from a file, one per line: `host`, `host:4` or `host slots=4`
     #[arg(long, value_name = "FILE", group = "hosts-named")]
     pub(crate) hostfile: Option<PathBuf>,
 
     /// Reach hosts by this command, followed by a host and a command line [default: ssh]
     ///
-    /// Of several words it is split at blanks. As the variable HIKYAKU_LAUNCHER_EXEC does.
+    /// The command is split at blanks. Equivalent to HIKYAKU_LAUNCHER_EXEC in the environment.
     #[arg(long, value_name = "COMMAND", requires = "hosts-named")]
     pub(crate) launcher_exec: Option<String>,
 
-    /// Count a host as dead that was silent for so many seconds [default: 5]
+    /// Treat a host as dead after so many seconds of silence [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     #[arg(requires = "hosts-named")]
     pub(crate) host_timeout: Option<Duration>,
 
     /// Have daemons connect by TCP over this network, such as 10.1.0.0/16 or ib0
     ///
-    /// Otherwise the launcher and its daemons speak through ssh, which needs no port and encrypts.
-    /// This is for commands of --launcher-exec that carry bytes slowly. Connections need a secret
-    /// of the job, which the command brings; what they carry, output and input too, is not
-    /// encrypted. Where none can be made the job goes on through the command, and says so.
+    /// By default the launcher and its daemons communicate through ssh, which needs no port and
+    /// encrypts. This option is for commands of --launcher-exec that transfer data slowly.
+    /// Connections are authenticated with a secret of the job, which is sent through the command.
+    /// Their data, including input and output, is not encrypted. If no connection can be made, the
+    /// job reports that and continues through the command.
     #[arg(long, value_name = "NETWORK", requires = "hosts-named")]
     pub(crate) daemon_network: Option<DaemonNetwork>,
 }

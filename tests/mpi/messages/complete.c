@@ -291,8 +291,8 @@ static void in_turn(void) {
     }
 }
 
-/* Of several messages one is too long: whoever asks learns it, from whatever asks first; its status says
- * whose it was, and the other is as good as ever. */
+/* One of several messages is too long: the first call on the requests reports it, the status names the
+ * message, and the other message is intact. */
 static void one_too_long(int form) {
     int short_one[2] = {rank, rank}, long_one[3] = {rank, rank, rank}, got[4] = {-1, -1, -1, -1};
     int flag = 0, count, done = 0, indices[4], error = MPI_SUCCESS;

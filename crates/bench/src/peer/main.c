@@ -2,8 +2,8 @@
  * The comparison program of `hikyaku bench`: the same measurements through MPI.
  *
  * It is built with a peer's own mpicc and started with that peer's mpiexec. Every rank connects to
- * the conductor's Unix socket (argv[1]), says who it is, and then sleeps in read(2) between the
- * blocks it is told to run, so that it does not disturb whoever is measured in the meantime. The
+ * the conductor's Unix socket (argv[1]), sends its rank, and then sleeps in read(2) between the
+ * blocks that it runs, so that it does not disturb other measurements in the meantime. The
  * protocol is that of control.rs: a command is one line of seven words, an answer one line of JSON.
  *
  *   command:  VERB BYTES ALLOCATED WINDOW BATCHES REPETITIONS WARM

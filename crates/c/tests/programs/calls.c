@@ -60,7 +60,7 @@ static void reductions(void)
     REDUCE(double, HIKYAKU_DOUBLE);
 }
 
-/* Additions that only the lock makes count, and contents that are whole for whoever has it. */
+/* Additions that would be lost without the lock, and contents that are consistent for its holder. */
 static void counter(void)
 {
     enum { LENGTH = 1500, TURNS = 200 };
