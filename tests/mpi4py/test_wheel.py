@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from programs import PATIENCE, ROOT
@@ -24,7 +25,7 @@ def installed(tmp_path_factory):
     [wheel] = top.glob("hikyaku_mpi-*.whl")
     subprocess.run([sys.executable, "-m", "venv", top / "fresh"], check=True)
     pip = [top / "fresh/bin/pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, wheel, "mpi4py"], check=True)
+    subprocess.run([*pip, wheel, f"mpi4py=={version('mpi4py')}"], check=True)
     return top / "fresh/bin"
 
 
