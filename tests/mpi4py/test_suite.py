@@ -45,6 +45,8 @@ INTERFACES = {"wheel": "MPICH", "source": "MPI 5.0 ABI"}
 # Seconds. A job that takes longer hangs, and the launcher says where.
 PATIENCE = 1800
 
+STALE = f"take these lines out of {EXCLUSIONS.name}"
+
 
 def entries() -> list[str]:
     """The tests that are not run."""
@@ -52,12 +54,14 @@ def entries() -> list[str]:
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
 
-def run(where: int | str, *words, path: Path | None = None) -> subprocess.CompletedProcess:
+def run(
+    where: int | str, *words, path: Path | None = None, patience: int = PATIENCE
+) -> subprocess.CompletedProcess:
     before = [REACH, "hosts", "2"] if where == APART else []
     hosts = ["--hosts", where, "--launcher-exec", REACH if before else AGENT]
     hosts += ["--host-timeout", "60"]
     places = hosts if isinstance(where, str) else ["-n", str(where)]
-    command = [*before, HIKYAKU, "run", *places, "--timeout", str(PATIENCE), "--", sys.executable]
+    command = [*before, HIKYAKU, "run", *places, "--timeout", str(patience), "--", sys.executable]
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     return subprocess.run([*command, *words], capture_output=True, text=True, env=environment)
 
@@ -124,6 +128,23 @@ def test_what_is_not_excluded_passes(suite, builds, tmp_path, build, where):
 
 def test_what_is_excluded_fails(suite):
     # At several ranks a test that fails may leave others waiting.
-    done = run(1, HERE / "stale.py", suite, EXCLUSIONS)
-    assert done.stdout.split() == [], f"take these lines out of {EXCLUSIONS.name}"
+    done = run(1, HERE / "stale.py", suite, EXCLUSIONS, "")
+    assert done.stdout.split() == [], STALE
     assert done.returncode == 0, done.stderr[-5_000:]
+
+
+# What fails may also wait. How many ranks and which lines.
+@pytest.mark.parametrize(("ranks", "lines"), [(2, "several ranks"), (1, "waits")])
+def test_what_is_excluded_fails_or_waits(suite, ranks, lines):
+    if lines == "waits" and not IS_LONG:
+        pytest.skip("it waits for the end of its job")
+    done = run(ranks, HERE / "stale.py", suite, EXCLUSIONS, lines, patience=30)
+    passed = done.stdout.split()
+    assert [name for name in passed if passed.count(name) == ranks] == [], STALE
+
+
+def test_subclasses_without_files_pass(suite):
+    done = run(2, HERE / "subclass.py", suite)
+    assert done.returncode == 0, done.stderr[-5_000:]
+    assert len(re.findall(r"^Ran 39 tests", done.stderr, re.MULTILINE)) == 2, done.stderr
+    assert done.stderr.count("OK (skipped=4)") == 2, "it skips windows and files alone"
