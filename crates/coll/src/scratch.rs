@@ -5,15 +5,19 @@
 const FEW: usize = 64;
 const SOME: usize = 512;
 
-/// An array of places, aligned for every element that can be reduced.
-#[repr(align(16))]
+/// The alignment in bytes: a line, which also suits every element that can be reduced.
+const ALIGNMENT: usize = 64;
+
+/// An array of places, aligned to a line.
+#[repr(align(64))]
 pub(crate) struct Places<B, const N: usize>([B; N]);
 
-/// A buffer of bytes (or of lengths only), aligned for every element that can be reduced.
+/// A buffer of bytes (or of lengths only), aligned to a line.
 pub(crate) enum Scratch<B> {
     Few(Places<B, FEW>, usize),
     Some(Places<B, SOME>, usize),
-    Many(Vec<B>),
+    /// Allocated memory, and the number of places before the first one on a line.
+    Many(Vec<B>, usize),
 }
 
 impl<B: Copy + Default> Scratch<B> {
@@ -25,15 +29,29 @@ impl<B: Copy + Default> Scratch<B> {
         } else if length <= SOME {
             Scratch::Some(Places([B::default(); SOME]), length)
         } else {
-            Scratch::Many(vec![B::default(); length])
+            Scratch::many(length)
         }
+    }
+
+    /// Places that are allocated beside those asked for. Lengths have no addresses.
+    const SPARE: usize = if size_of::<B>() == 0 { 0 } else { ALIGNMENT };
+
+    /// Not a `Vec` of lines: `vec!` has zeroed bytes from the allocator, and writes zeros for other
+    /// types.
+    fn many(length: usize) -> Scratch<B> {
+        let places = vec![B::default(); length + Self::SPARE];
+        let before = places.as_ptr().align_offset(ALIGNMENT).min(Self::SPARE);
+        Scratch::Many(places, before)
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [B] {
         match self {
             Scratch::Few(bytes, length) => &mut bytes.0[..*length],
             Scratch::Some(bytes, length) => &mut bytes.0[..*length],
-            Scratch::Many(bytes) => bytes,
+            Scratch::Many(places, before) => {
+                let length = places.len() - Self::SPARE;
+                &mut places[*before..][..length]
+            }
         }
     }
 }
@@ -48,9 +66,12 @@ mod tests {
             assert_eq!(Scratch::<u8>::new(length).bytes().len(), length);
         }
         assert_eq!(Scratch::<()>::new(usize::MAX).bytes().len(), usize::MAX);
-        for length in [3, 65, 513] {
-            let address = Scratch::<u8>::new(length).bytes().as_ptr() as usize;
-            assert!(address.is_multiple_of(16), "{length} bytes");
+        for length in [1, 3, 64, 65, 512, 513, 1000, 5000, 100_000] {
+            let mut several: Vec<_> = (0..4).map(|_| Scratch::<u8>::new(length)).collect();
+            for scratch in &mut several {
+                let address = scratch.bytes().as_ptr() as usize;
+                assert!(address.is_multiple_of(64), "{length} bytes");
+            }
         }
     }
 }
