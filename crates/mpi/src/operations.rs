@@ -20,8 +20,13 @@ use crate::raw::{Buffer, HandleAt, Out};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
-/// An alignment that suits every type.
-const ALIGNMENT: i64 = align_of::<u128>() as i64;
+/// Memory aligned to a line. That suits every type of C, and structures of a program that it aligns
+/// to a line itself.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; 64],
+}
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -500,11 +505,11 @@ impl<D: Dialect> Reducing<D> {
     }
 }
 
-/// One operand of a function of the program. Its memory suits every type and extends from bound to
-/// bound, because a function may assign whole structures including their padding. The gaps of the
-/// type are zero.
+/// One operand of a function of the program. Its memory is aligned to a line and extends from bound
+/// to bound, because a function may assign whole structures including their padding. The gaps of
+/// the type are zero.
 struct Operand {
-    memory: Vec<u128>,
+    memory: Vec<Line>,
     /// The offset of displacement 0 in the memory. It is outside of it for some types.
     origin: i64,
     elements: i64,
@@ -518,9 +523,10 @@ impl Operand {
         let span = datatype.datatype.span(elements as u64).expect(FITS);
         let (low, high) = span.unwrap_or((0, 0));
         // Elements are aligned as if they were at displacement 0 of an aligned address.
-        let before = low.rem_euclid(ALIGNMENT);
+        let before = low.rem_euclid(align_of::<Line>() as i64);
         let bytes = high.abs_diff(low) + before.unsigned_abs();
-        let memory = vec![0u128; usize::try_from(bytes).expect(FITS).div_ceil(size_of::<u128>())];
+        let lines = usize::try_from(bytes).expect(FITS).div_ceil(size_of::<Line>());
+        let memory = vec![Line { _bytes: [0; 64] }; lines];
         let mut operand = Operand { memory, origin: before - low, elements };
         operand.area(datatype).put(data);
         operand

@@ -1,6 +1,7 @@
 /* Reductions: predefined operations and types, functions of the program's own (MPI 5.0 §6.9 to
  * §6.13). */
 #include <complex.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include "../check.h"
@@ -272,6 +273,58 @@ static void gaps(int length) {
     MPI_Type_free(&type);
 }
 
+/* A function may use its operands as the types that they are, so their addresses suit these types. */
+
+struct line { alignas(64) int64_t number; };
+
+#define ALIGNED(name, c, number)                                       \
+    static void name(void *in, void *inout, int *count, MPI_Datatype *type) { \
+        CHECK(*type != MPI_DATATYPE_NULL);                             \
+        EQUAL((uintptr_t)in % alignof(c), 0);                          \
+        EQUAL((uintptr_t)inout % alignof(c), 0);                       \
+        for (int at = 0; at < *count; at++) ((c *)inout)[at] number += ((c *)in)[at] number; \
+    }
+ALIGNED(add_complex, long double complex, )
+ALIGNED(add_lines, struct line, .number)
+
+/* Every reduction: each has other memory of the library on the way. */
+static void reduce_aligned(void *mine, void *got, int length, MPI_Datatype type,
+                           MPI_User_function *function) {
+    MPI_Op op;
+    int counts[64];
+    for (int at = 0; at < size; at++) counts[at] = at == size - 1 ? length : 0;
+    for (int commutes = 0; commutes < 2; commutes++) {
+        MPI_Op_create(function, commutes, &op);
+        MPI_Reduce_local(mine, got, length, type, op);
+        MPI_Reduce(mine, got, length, type, op, size - 1, MPI_COMM_WORLD);
+        MPI_Scan(mine, got, length, type, op, MPI_COMM_WORLD);
+        MPI_Exscan(mine, got, length, type, op, MPI_COMM_WORLD);
+        MPI_Reduce_scatter(mine, got, counts, type, op, MPI_COMM_WORLD);
+        MPI_Allreduce(mine, got, length, type, op, MPI_COMM_WORLD);
+        MPI_Op_free(&op);
+    }
+}
+
+static void aligned(int length) {
+    static long double complex turns[LENGTH], turned[LENGTH];
+    static struct line lines[LENGTH], sums[LENGTH];
+    MPI_Datatype line;
+    MPI_Type_contiguous(sizeof(struct line), MPI_BYTE, &line);
+    MPI_Type_commit(&line);
+    for (int at = 0; at < length; at++) {
+        turns[at] = rank + at * I, turned[at] = 0;
+        lines[at].number = rank + at, sums[at].number = 0;
+    }
+    reduce_aligned(turns, turned, length, MPI_C_LONG_DOUBLE_COMPLEX, add_complex);
+    /* Others have this memory from malloc, which aligns to 16 bytes. */
+    if (is_hikyaku()) reduce_aligned(lines, sums, length, line, add_lines);
+    for (int at = 0; at < length; at++) {
+        CHECK(turned[at] == size * (size - 1) / 2 + (long double)size * at * I);
+        if (is_hikyaku()) EQUAL(sums[at].number, size * (size - 1) / 2 + size * at);
+    }
+    MPI_Type_free(&line);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     chars();
@@ -292,6 +345,9 @@ int main(int argc, char **argv) {
     own(LENGTH, 0);
     gaps(1);
     gaps(LENGTH);
+    aligned(1);
+    aligned(7);
+    aligned(LENGTH);
     CHECK(calls > 0);
     return end();
 }
