@@ -28,7 +28,7 @@ pub(crate) struct Status {
 }
 
 /// Predefined handles: MPICH's number, and that of MPI 5.0 §20.3.
-const HANDLES: [(u32, u32); 30] = [
+const HANDLES: [(u32, u32); 101] = [
     (0x04000000, 0x100),
     (0x44000000, 0x101),
     (0x44000001, 0x102),
@@ -59,13 +59,7 @@ const HANDLES: [(u32, u32); 30] = [
     (0x20000000, 0x110),
     (0x38000000, 0x120),
     (0x6c000000, 0x129),
-];
-
-/// MPI_COMM_WORLD, which is checked first.
-const WORLD: u32 = 0x4400_0000;
-
-/// Predefined datatypes, in the same form.
-const TYPES: [(u32, u32); 71] = [
+    // Datatypes.
     (0x4c000101, 0x243),
     (0x4c000102, 0x245),
     (0x4c000203, 0x208),
@@ -139,33 +133,36 @@ const TYPES: [(u32, u32); 71] = [
     (0x4c00104b, 0x2e0),
 ];
 
-/// The upper half of most predefined datatypes. Their lower half is their size and, in the lowest
-/// byte, their index.
-const NUMBERED: u32 = 0x4c00_0000;
+/// The place of a number of MPICH's in [`STANDARD`]: the upper bits are the kind of object and
+/// whether it is predefined, the lowest ones its index. A type's size is between them.
+const fn place(number: u32) -> usize {
+    ((number >> 26 << 7) | (number & 0x7F)) as usize
+}
 
-/// The standard's number of each of those, by index.
-const BY_NUMBER: [u16; 0x4c] = {
-    let mut all = [0; 0x4c];
+/// The entries of [`HANDLES`] by place. The others are 0, which
+/// no object has in either form.
+const STANDARD: [(u32, u32); 36 << 7] = {
+    let mut all = [(0, 0); 36 << 7];
     let mut at = 0;
-    while at < TYPES.len() {
-        let (here, there) = TYPES[at];
-        if here & !0xFFFF == NUMBERED {
-            all[(here & 0xFF) as usize] = there as u16;
-        }
+    while at < HANDLES.len() {
+        let free = &mut all[place(HANDLES[at].0)];
+        assert!(free.0 == 0, "two numbers have one place");
+        *free = HANDLES[at];
         at += 1;
     }
     all
 };
 
-/// The standard's number of a predefined datatype.
-#[inline]
-fn type_of(number: u32) -> Option<u32> {
-    if number & !0xFFFF == NUMBERED {
-        let found = *BY_NUMBER.get((number & 0xFF) as usize)?;
-        return (found != 0).then_some(found.into());
+/// MPICH's number of each predefined handle, by that of the standard; 0 for the others.
+const MPICH: [u32; 1024] = {
+    let mut all = [0; 1024];
+    let mut at = 0;
+    while at < HANDLES.len() {
+        all[HANDLES[at].1 as usize] = HANDLES[at].0;
+        at += 1;
     }
-    TYPES.iter().find(|(here, _)| *here == number).map(|(_, there)| *there)
-}
+    all
+};
 
 /// The null handle of requests. Null messages have the same number.
 const REQUEST_NULL: i32 = 0x2c00_0000;
@@ -207,17 +204,11 @@ impl Dialect for This {
     #[inline]
     fn number(object: Object, handle: Handle) -> hikyaku_mpi::Handle {
         let number = handle as u32;
-        let known = |table: &[(u32, u32)]| {
-            table.iter().find(|(here, _)| *here == number).map(|(_, there)| *there)
-        };
-        hikyaku_mpi::Handle(match object {
-            Object::Request | Object::Message if handle == REQUEST_NULL => {
-                hikyaku_mpi::Handle::null(object).0
-            }
-            Object::Comm if number == WORLD => hikyaku_mpi::Handle::COMM_WORLD.0,
-            Object::Type => type_of(number).or_else(|| known(&HANDLES)).unwrap_or(number),
-            _ => known(&HANDLES).unwrap_or(number),
-        })
+        if matches!(object, Object::Request | Object::Message) && handle == REQUEST_NULL {
+            return hikyaku_mpi::Handle::null(object);
+        }
+        let known = STANDARD.get(place(number)).filter(|(here, _)| *here == number);
+        hikyaku_mpi::Handle(known.map_or(number, |(_, there)| *there))
     }
 
     #[inline]
@@ -227,11 +218,8 @@ impl Dialect for This {
         {
             return REQUEST_NULL;
         }
-        let number = number.0;
-        let known = |table: &[(u32, u32)]| {
-            table.iter().find(|(_, there)| *there == number).map(|(here, _)| *here)
-        };
-        known(&HANDLES).or_else(|| known(&TYPES)).unwrap_or(number) as i32
+        let known = MPICH.get(number.0 as usize).filter(|here| **here != 0);
+        known.map_or(number.0, |here| *here) as i32
     }
 
     #[inline]
