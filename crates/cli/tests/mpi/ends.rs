@@ -2,27 +2,36 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{HIKYAKU, compile, root, scratch, stderr, stdout};
+use crate::support::{HIKYAKU, compile, compile_for_both, root, scratch, stderr, stdout};
 
 /// Runs `tests/mpi/ends.c` on 4 ranks.
 fn run(case: &str) -> Output {
     let folder = scratch(&case.replace(' ', "-"));
     let program = compile(&root().join("tests/mpi/ends.c"), &folder);
-    let words = ["run", "-n", "4", "--timeout", "60", "--"];
-    let output = Command::new(HIKYAKU).args(words).arg(program).arg(case).output().unwrap();
+    let output = run_program(&program, "4", &[case]);
     fs::remove_dir_all(folder).unwrap();
     output
 }
 
+fn run_program(program: &Path, ranks: &str, words: &[&str]) -> Output {
+    let mut command = Command::new(HIKYAKU);
+    command.args(["run", "-n", ranks, "--timeout", "60", "--"]).arg(program).args(words);
+    command.output().unwrap()
+}
+
 /// The one line of a job, and its code.
 fn end(case: &str) -> (String, Option<i32>) {
-    let output = run(case);
-    let said = stderr(&output);
+    end_of(&run(case), case)
+}
+
+fn end_of(output: &Output, case: &str) -> (String, Option<i32>) {
+    let said = stderr(output);
     let lines: Vec<&str> = said.lines().collect();
     let [line] = lines[..] else { panic!("{case}: {said}") };
-    assert_eq!(stdout(&output), "", "{case}");
+    assert_eq!(stdout(output), "", "{case}");
     (line.to_owned(), output.status.code())
 }
 
@@ -145,4 +154,73 @@ fn jobs_end_whatever_is_in_flight() {
 fn mpi_finds_the_rank_that_the_c_interface_has_joined() {
     let output = run("first");
     assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
+/// What needs no other class number and no other order of ranks is the same by both binary
+/// interfaces. One of the cases needs the functions of hikyaku.h in the library of MPI.
+#[test]
+fn jobs_end_alike_by_both_binary_interfaces() {
+    let folder = scratch("both");
+    for program in compile_for_both(&root().join("tests/mpi/ends.c"), &folder) {
+        let end = |case: &str| end_of(&run_program(&program, "4", &[case]), case);
+        let abort = "rank 1 of MPI_COMM_WORLD, MPI_Abort: the program ends all ranks with code ";
+        assert_eq!(end("abort 0"), (format!("{abort}0"), Some(0)));
+        assert_eq!(end("abort 7"), (format!("{abort}7"), Some(7)));
+        let (line, _) = end("one");
+        assert!(line.starts_with("rank 1 of MPI_COMM_WORLD, MPI_Bcast: rank 77 cannot "), "{line}");
+        let (line, code) = end("own");
+        let place = "rank 0 of MPI_COMM_SELF (rank 3 of the job), MPI_Send: ";
+        assert!(line.starts_with(place) && code == Some(6), "{line} {code:?}");
+        let told = run_program(&program, "4", &["told"]);
+        assert_eq!(stdout(&told), "told\ntold\ntold\n", "{program:?}: {}", stderr(&told));
+        for case in ["first", "open", "unreceived"] {
+            let output = run_program(&program, "4", &[case]);
+            let said = stdout(&output) + &stderr(&output);
+            assert!(output.status.success() && said.is_empty(), "{program:?} {case}: {said}");
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Wrong calls at the ends of a program, and calls of functions that are not built. With a handler
+/// of the program the program goes on; without one the job ends.
+#[test]
+fn refused_calls_name_themselves() {
+    let folder = scratch("refused");
+    for program in compile_for_both(&root().join("tests/mpi/refused.c"), &folder) {
+        for ranks in ["1", "2"] {
+            let output = run_program(&program, ranks, &[]);
+            let said = stdout(&output) + &stderr(&output);
+            assert!(output.status.success() && said.is_empty(), "{program:?}: {said}");
+        }
+        let (own, world) = ("rank 0 of MPI_COMM_SELF, ", "rank 0 of MPI_COMM_WORLD, ");
+        let (early, late) = ("MPI_Init has not been called", "MPI_Finalize has been called");
+        for (case, place, call, why) in [
+            ("init", own, "MPI_Init", "MPI_Init was called before"),
+            ("thread", own, "MPI_Init_thread", "`provided`"),
+            ("abort", own, "MPI_Abort", "`comm`"),
+            ("window", world, "MPI_Win_create", "hikyaku does not have MPI_Win_create yet"),
+            ("file", own, "MPI_File_open", "hikyaku does not have MPI_File_open yet"),
+            ("port", own, "MPI_Close_port", "hikyaku does not have MPI_Close_port yet"),
+            ("finalize before", "", "MPI_Finalize", early),
+            ("abort before", "", "MPI_Abort", early),
+            ("control before", "", "MPI_Pcontrol", early),
+            ("thread before", "", "MPI_Init_thread", "`provided`"),
+            ("finalize twice", "", "MPI_Finalize", late),
+            ("init after", "", "MPI_Init", late),
+            ("thread after", "", "MPI_Init_thread", late),
+            ("abort after", "", "MPI_Abort", late),
+            ("control after", "", "MPI_Pcontrol", late),
+        ] {
+            // The launcher would also report a process that ends before it joins the job.
+            let output = match case.ends_with(" before") {
+                true => Command::new(&program).arg(case).output().unwrap(),
+                false => run_program(&program, "1", &[case]),
+            };
+            let (line, code) = end_of(&output, case);
+            let is_clear = line.starts_with(&format!("{place}{call}: {why}"));
+            assert!(is_clear && code != Some(0) && code != Some(124), "{case}: {line} {code:?}");
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
 }

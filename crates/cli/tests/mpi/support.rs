@@ -59,16 +59,29 @@ pub(crate) fn compile(source: &Path, into: &Path) -> PathBuf {
     compile_by(Command::new(tool("mpicc")), source, program)
 }
 
-/// Compiles a C program for MPICH's own binary interface: with the header of this MPICH, and linked
-/// with our library for that interface.
+/// Compiles a C program for MPICH's own binary interface.
 pub(crate) fn compile_for_mpich(source: &Path, into: &Path, mpich: &Path) -> PathBuf {
     let program = into.join(source.file_stem().unwrap()).with_extension("mpich");
+    compile_by(compiler_for_mpich(mpich), source, program)
+}
+
+/// Compiles a C program for the standard's binary interface and, if its header is here, for
+/// MPICH's.
+pub(crate) fn compile_for_both(source: &Path, into: &Path) -> Vec<PathBuf> {
+    let other = mpich().map(|mpich| compile_for_mpich(source, into, &mpich));
+    [compile(source, into)].into_iter().chain(other).collect()
+}
+
+/// A compiler with the header of this MPICH and our other one, which links with our library for
+/// MPICH's interface.
+pub(crate) fn compiler_for_mpich(mpich: &Path) -> Command {
     let mut compiler = Command::new("cc");
     compiler.arg("-I").arg(mpich.join("include"));
+    compiler.arg("-I").arg(folder().join("include"));
     let ours = folder().display();
     let library = [format!("-L{ours}"), format!("-Wl,-rpath,{ours}"), "-l:libmpi.so.12".into()];
     compiler.arg("-Wl,--no-as-needed").args(library);
-    compile_by(compiler, source, program)
+    compiler
 }
 
 fn compile_by(mut compiler: Command, source: &Path, program: PathBuf) -> PathBuf {
