@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::support::{
-    assert_success, compile, folder, hikyaku, root, scratch, stderr, stdout, tool,
+    assert_success, compile, compile_for_mpich, compiler_for_mpich, folder, hikyaku, mpich, root,
+    say, scratch, stderr, stdout, tool,
 };
 
 fn said(program: &Path, words: &[&str]) -> String {
@@ -84,13 +85,13 @@ fn the_folder_may_be_moved_and_its_name_have_blanks() {
 
 #[test]
 fn pkg_config_finds_it() {
-    let scratch = scratch("pkg-config");
     let mut asked = Command::new("pkg-config");
     asked.args(["--cflags", "--libs", "mpi"]);
     let Ok(output) = asked.env("PKG_CONFIG_PATH", folder().join("pkgconfig")).output() else {
-        return;
+        return say("skipped: there is no pkg-config to ask");
     };
     assert_success(&output, "pkg-config");
+    let scratch = scratch("pkg-config");
     let (source, program) = (scratch.join("it.c"), scratch.join("it"));
     fs::write(&source, PROGRAM).unwrap();
     let mut compiler = Command::new("cc");
@@ -139,7 +140,7 @@ add_test(NAME one COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} 2 $<TARG
 }
 
 /// A tool that replaces one function (MPI 5.0 §15.2) sees every call of it, and nothing else
-/// changes.
+/// changes, by both binary interfaces.
 #[test]
 fn a_preloaded_tool_sees_every_call_of_its_function() {
     let scratch = scratch("tool");
@@ -157,17 +158,23 @@ __attribute__((destructor)) static void end(void) {
 }
 ";
     fs::write(&source, text).unwrap();
-    let library = scratch.join("libtool.so");
-    let mut compiler = Command::new(tool("mpicc"));
-    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert_success(&compiler.output().unwrap(), "mpicc");
-    let program = compile(&root().join("tests/mpi/tool.c"), &scratch);
-    let mut run = Command::new(tool("mpiexec"));
-    run.args(["-n", "3", "-env", "LD_PRELOAD"]).arg(&library).arg(&program);
-    let output = run.output().unwrap();
-    assert_success(&output, "mpiexec");
-    let lines: Vec<String> = stderr(&output).lines().map(str::to_owned).collect();
-    assert_eq!(lines, ["17 sends"; 3], "no call of the library goes through MPI_Send");
-    assert!(fs::metadata(&program).unwrap().permissions().mode() & 0o111 != 0);
+    let program = root().join("tests/mpi/tool.c");
+    let sees_all = |mut compiler: Command, program: &Path| {
+        let library = program.with_extension("so");
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        assert_success(&compiler.output().unwrap(), compiler.get_program());
+        let mut run = Command::new(tool("mpiexec"));
+        run.args(["-n", "3", "-env", "LD_PRELOAD"]).arg(&library).arg(program);
+        let output = run.output().unwrap();
+        assert_success(&output, "mpiexec");
+        let lines: Vec<String> = stderr(&output).lines().map(str::to_owned).collect();
+        assert_eq!(lines, ["17 sends"; 3], "no call of the library goes through MPI_Send");
+        assert!(fs::metadata(program).unwrap().permissions().mode() & 0o111 != 0);
+    };
+    sees_all(Command::new(tool("mpicc")), &compile(&program, &scratch));
+    if let Some(mpich) = mpich() {
+        let other = compile_for_mpich(&program, &scratch, &mpich);
+        sees_all(compiler_for_mpich(&mpich), &other);
+    }
     fs::remove_dir_all(scratch).unwrap();
 }

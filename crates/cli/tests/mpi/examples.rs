@@ -4,7 +4,8 @@ use std::fs;
 use std::process::Command;
 
 use crate::support::{
-    HIKYAKU, assert_success, compile, has_libfabric, hikyaku, on_hosts, root, scratch, stdout,
+    HIKYAKU, assert_success, compile, compile_for_both, has_libfabric, hikyaku, on_hosts, root,
+    scratch, stdout,
 };
 
 /// Every number of ranks, and a simulated machine, give the answer of one rank to the last bit.
@@ -48,20 +49,21 @@ fn times_tells_the_median_of_each_operation() {
     fs::remove_dir_all(scratch).unwrap();
 }
 
-/// A process is one rank, whether it uses MPI or hikyaku.h.
+/// A process is one rank, whether it uses MPI or hikyaku.h, by both binary interfaces.
 #[test]
 fn shared_variables_and_mpi_are_the_same_rank() {
     let scratch = scratch("shared");
-    let program = compile(&root().join("examples/mpi/shared.c"), &scratch);
-    for (ranks, sum) in [("1", 0), ("2", 1), ("4", 6)] {
-        let output = hikyaku(&["run", "-n", ranks, "--timeout", "60"], &program);
-        assert_success(&output, "shared");
-        assert_eq!(stdout(&output), format!("{ranks} ranks, sum {sum}\n"));
-    }
-    if has_libfabric() {
-        let output = hikyaku(&on_hosts("a:2,b:2"), &program);
-        assert_success(&output, "shared on two hosts");
-        assert_eq!(stdout(&output), "4 ranks, sum 6\n");
+    for program in compile_for_both(&root().join("examples/mpi/shared.c"), &scratch) {
+        for (ranks, sum) in [("1", 0), ("2", 1), ("4", 6)] {
+            let output = hikyaku(&["run", "-n", ranks, "--timeout", "60"], &program);
+            assert_success(&output, &program);
+            assert_eq!(stdout(&output), format!("{ranks} ranks, sum {sum}\n"));
+        }
+        if has_libfabric() {
+            let output = hikyaku(&on_hosts("a:2,b:2"), &program);
+            assert_success(&output, "shared on two hosts");
+            assert_eq!(stdout(&output), "4 ranks, sum 6\n");
+        }
     }
     fs::remove_dir_all(scratch).unwrap();
 }
