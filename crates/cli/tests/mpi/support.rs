@@ -179,3 +179,18 @@ pub(crate) fn mpich() -> Option<PathBuf> {
     }
     found.clone()
 }
+
+/// A job of `ranks` ranks of this program on MPICH's library of its binary interface. It ends after
+/// `limit` seconds at the latest, then with the code 124.
+///
+/// MPICH's ranks poll without a pause. With more of them than processors, or with other tests
+/// beside them, the rank that could go on would wait for those that only poll. So a rank that polls
+/// ten times in vain sleeps for a moment.
+pub(crate) fn job_on_mpich(prefix: &Path, limit: &str, ranks: u32, program: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg(limit).arg(prefix.join("bin/mpiexec")).args(["-n", &ranks.to_string()]);
+    command.arg(program).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
+    command.env("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "10");
+    command
+}

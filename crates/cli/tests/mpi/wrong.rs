@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 
 use hikyaku_mpi_table::{table, wrong_calls};
 
-use crate::support::{HIKYAKU, compile, compile_for_mpich, mpich, root, scratch, stderr, stdout};
+use crate::support::{
+    HIKYAKU, compile, compile_for_mpich, job_on_mpich, mpich, root, scratch, stderr, stdout,
+};
 
 /// The program's source, and the number of its trials.
 fn source(folder: &Path) -> (PathBuf, usize) {
@@ -63,10 +65,7 @@ fn a_wrong_argument_has_the_class_of_its_kind() {
     // The right calls are right for another library too.
     if let Some(prefix) = mpich() {
         let found = wrong(trials, |from| {
-            let mut launcher = Command::new("timeout");
-            launcher.arg("300").arg(prefix.join("bin/mpiexec")).args(["-n", "2"]).arg(&program);
-            launcher.args(["right", from]).env("LD_LIBRARY_PATH", prefix.join("lib"));
-            launcher.output().unwrap()
+            job_on_mpich(&prefix, "300", 2, &program).args(["right", from]).output().unwrap()
         });
         assert_eq!(found, Vec::<String>::new());
         let other = compile_for_mpich(&source, &folder, &prefix);
