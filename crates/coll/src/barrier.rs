@@ -120,13 +120,7 @@ fn run<'g, G: Group>(
     shared: bool,
 ) -> impl Future<Output = Result<(), Failure<G>>> {
     let facilities = group.facilities();
-    // Adds have no tag: their order is fixed at the call, like that of tags.
-    let counted = match algorithm {
-        Algorithm::AtomicAdd => facilities.counter,
-        Algorithm::MulticastAdd => facilities.multicast_counter,
-        _ => false,
-    };
-    let taken = counted.then(|| group.take(u64::from(group.size())));
+    // A sync has no tag: its order is fixed at the call, like that of tags.
     let synchronised = (algorithm == Algorithm::Sync && facilities.sync).then(|| group.sync());
     call.run(async move |team| {
         let mut algorithm = algorithm;
@@ -147,8 +141,12 @@ fn run<'g, G: Group>(
             Algorithm::BinaryTree => tree(team, 2).await,
             Algorithm::Dissemination => dissemination(team).await,
             Algorithm::AllToAll => all_to_all(team).await,
-            Algorithm::AtomicAdd => add_one_by_one(team, taken).await,
-            Algorithm::MulticastAdd => add_by_multicast(team, taken).await,
+            Algorithm::AtomicAdd => {
+                team.require(false, "needs ranks that share memory, or remote counters")
+            }
+            Algorithm::MulticastAdd => {
+                team.require(false, "needs ranks that share memory, or multicast to counters")
+            }
             Algorithm::Sync => match synchronised {
                 Some(all) => Ok(all.await?),
                 None => team.require(false, NEEDS_SYNC),
@@ -214,11 +212,8 @@ async fn all_to_all<G: Group>(team: &Team<'_, G>) -> Result<(), Failure<G>> {
 /// one only after it has left this one, and then all ranks have entered this one.
 async fn add_one_by_one<G: Group>(
     team: &Team<'_, G>,
-    taken: Option<impl Future<Output = Result<(), G::Error>>>,
+    taken: impl Future<Output = Result<(), G::Error>>,
 ) -> Result<(), Failure<G>> {
-    let Some(taken) = taken else {
-        return team.require(false, "needs ranks that share memory, or remote counters");
-    };
     for distance in 0..team.size() {
         team.group().add(team.after(distance)).await?;
     }
@@ -228,11 +223,8 @@ async fn add_one_by_one<G: Group>(
 /// The same by one command for all: paper 003's D.
 async fn add_by_multicast<G: Group>(
     team: &Team<'_, G>,
-    taken: Option<impl Future<Output = Result<(), G::Error>>>,
+    taken: impl Future<Output = Result<(), G::Error>>,
 ) -> Result<(), Failure<G>> {
-    let Some(taken) = taken else {
-        return team.require(false, "needs ranks that share memory, or multicast to counters");
-    };
     team.group().add_to_all().await?;
     Ok(taken.await?)
 }
@@ -245,7 +237,7 @@ async fn by_network<G: Group>(team: &Team<'_, G>, algorithm: Algorithm) -> Resul
     begin_on_network(team).await?;
     let group = team.group();
     // Only now: the additions of a call that never has its turn must not be waited for.
-    let taken = || Some(group.take(u64::from(group.size())));
+    let taken = || group.take(u64::from(group.size()));
     match algorithm {
         Algorithm::AtomicAdd => unless_lost(team, add_one_by_one(team, taken())).await,
         Algorithm::MulticastAdd => unless_lost(team, add_by_multicast(team, taken())).await,

@@ -127,14 +127,13 @@ pub trait Group {
     }
 
     /// Adds one to the counter of a rank, which may be this one, without its processor (paper 003,
-    /// atomic add). Needs [`Facilities::counter`].
+    /// atomic add). Needs [`Network::There`].
     fn add(&self, to: u32) -> impl Future<Output = Result<(), Self::Error>> + '_ {
         let _ = to;
         ready(Err(Self::unsupported("add to another rank's counter")))
     }
 
-    /// Adds one to the counters of all ranks by one command. Needs
-    /// [`Facilities::multicast_counter`].
+    /// Adds one to the counters of all ranks by one command. Needs [`Network::There`].
     fn add_to_all(&self) -> impl Future<Output = Result<(), Self::Error>> + '_ {
         ready(Err(Self::unsupported("add to all ranks' counters")))
     }
@@ -417,10 +416,6 @@ pub enum ChannelUse {
 /// The facilities of a group besides messages, as in paper 003's interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facilities {
-    /// A counter in each rank that all can add to ([`Group::add`]).
-    pub counter: bool,
-    /// One command that adds to all of them ([`Group::add_to_all`]).
-    pub multicast_counter: bool,
     /// One command that sends a message to all ([`Group::multicast`]).
     pub multicast: bool,
     /// A barrier done by the network ([`Group::sync`]).

@@ -163,8 +163,6 @@ pub(crate) fn for_barrier_by_messages(group: &impl Group) -> barrier::Algorithm 
 fn barrier_by_messages(group: &impl Group, facilities: &Facilities) -> barrier::Algorithm {
     if facilities.sync {
         barrier::Algorithm::Sync
-    } else if facilities.multicast_counter {
-        barrier::Algorithm::MulticastAdd
     } else if spread(group) {
         by_costs(group, barrier::Algorithm::Dissemination, barrier::Algorithm::ALL, 0)
     } else {

@@ -68,7 +68,8 @@ proptest! {
     })]
 
     /// No rank leaves before all have entered, and no message is sent after the ranks have agreed
-    /// on a channel: neither on one node nor between nodes (CJ-15).
+    /// on a channel: neither on one node nor between nodes (CJ-15). Fig. 10's C posts a command
+    /// for each rank, D one, and E none.
     #[test]
     fn cj_15_barriers_by_the_group_hold_and_send_nothing(
         size in 1u32..9, per_node in 1u32..9, which in 0usize..3, seed: u64,
@@ -77,13 +78,14 @@ proptest! {
         let came = Cell::new(0);
         run(size, per_node, seed, async |engine: &Rank, group: &Ranks<'_>| {
             barrier(group, by).await.unwrap();
-            let before = sent(engine);
+            let before = (sent(engine), commands(engine));
             for round in 1..=20 {
                 came.set(came.get() + 1);
                 barrier(group, by).await.unwrap();
                 assert!(came.get() >= round * size, "left before all had come");
             }
-            assert_eq!(sent(engine), before);
+            let each = [0, u64::from(size), 1][which];
+            assert_eq!((sent(engine), commands(engine)), (before.0, before.1 + 20 * each));
         });
     }
 

@@ -110,8 +110,6 @@ struct State<B> {
     /// For each rank: the call, the reporting rank, and the cause.
     notices: Vec<Vec<(u32, u32, Cause)>>,
     lines: Vec<Lines<B>>,
-    counters: Vec<u64>,
-    reserved: Vec<u64>,
     /// For each synchronisation, the number of ranks that have entered; and the number of calls of
     /// each rank.
     synchronised: Vec<usize>,
@@ -175,8 +173,6 @@ pub(crate) fn run<B: Copy + Default + 'static, R>(
         receives: (0..size * size).map(|_| VecDeque::new()).collect(),
         notices: vec![Vec::new(); size],
         lines: (0..size).map(|_| Lines::new()).collect(),
-        counters: vec![0; size],
-        reserved: vec![0; size],
         synchronised: Vec::new(),
         syncs: vec![0; size],
         made: vec![Vec::new(); size],
@@ -489,33 +485,6 @@ impl<B: Copy + Default + 'static> Group for Node<B> {
 
     fn note_refusal(&self) {
         self.state.borrow_mut().is_refused = true;
-    }
-
-    async fn add(&self, to: u32) -> Result<(), NetworkError> {
-        self.command();
-        let mut state = self.state.borrow_mut();
-        state.counters[to as usize] += 1;
-        state.events += 1;
-        Ok(())
-    }
-
-    async fn add_to_all(&self) -> Result<(), NetworkError> {
-        self.command();
-        let mut state = self.state.borrow_mut();
-        state.counters.iter_mut().for_each(|counter| *counter += 1);
-        state.events += 1;
-        Ok(())
-    }
-
-    fn take(&self, additions: u64) -> impl Future<Output = Result<(), NetworkError>> + '_ {
-        let rank = self.rank as usize;
-        let mut state = self.state.borrow_mut();
-        state.reserved[rank] += additions;
-        let target = state.reserved[rank];
-        poll_fn(move |_| match self.state.borrow().counters[rank] >= target {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
-        })
     }
 
     async fn multicast<'a>(&'a self, bytes: &'a [B], tag: i32) -> Result<(), NetworkError> {

@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use crate::case::{Case, What, cases, everything};
 use crate::network::{Node, Setup, run};
 
-pub(crate) const ALL: Facilities =
-    Facilities { counter: true, multicast_counter: true, multicast: true, sync: true, lines: true };
+pub(crate) const ALL: Facilities = Facilities { multicast: true, sync: true, lines: true };
 
 /// Nodes of ranks: all on one, one rank each, blocks, or at random.
 pub(crate) fn nodes(size: u32, kind: u32, seed: u64) -> Vec<u32> {

@@ -16,13 +16,7 @@ enum Nodes {
 }
 use Nodes::{One, Own, Pairs};
 
-const NOTHING: Facilities = Facilities {
-    counter: false,
-    multicast_counter: false,
-    multicast: false,
-    sync: false,
-    lines: false,
-};
+const NOTHING: Facilities = Facilities { multicast: false, sync: false, lines: false };
 
 fn choice(
     operation: Operation,
@@ -114,11 +108,10 @@ fn ranks_that_are_processes_choose_by_the_table_alone() {
 
 #[test]
 fn tables_choose_what_the_interface_does_itself() {
-    let sync = Facilities { sync: true, multicast_counter: true, ..NOTHING };
-    let adds = Facilities { multicast_counter: true, counter: true, ..NOTHING };
+    let sync = Facilities { sync: true, ..NOTHING };
     let multicast = Facilities { multicast: true, ..NOTHING };
     let barrier = |facilities| choice(Operation::Barrier, 4, Own, facilities, 0);
-    assert_eq!([sync, adds, multicast].map(barrier), ["sync", "multicast-add", "dissemination"]);
+    assert_eq!([sync, multicast].map(barrier), ["sync", "dissemination"]);
     let broadcast = |facilities| choice(Operation::Broadcast, 4, Own, facilities, 1 << 20);
     assert_eq!([multicast, sync].map(broadcast), ["multicast", "pipelined"]);
 }
