@@ -139,7 +139,8 @@ pub enum Cause {
         /// The rank.
         rank: u32,
     },
-    /// Its messages are not from this call.
+    /// Its messages are not from this call. In contrast to [`Cause::Differ`] its call is not known:
+    /// it has not answered, and tags and letters have no room for a call's arguments.
     #[error("it called another collective, or with another root, reduction or type")]
     OtherCall,
     /// Ranks made different calls.
