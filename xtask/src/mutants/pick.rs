@@ -105,7 +105,8 @@ pub fn pick(mutants: &[Mutant], share: u64, seed: u64) -> Vec<Picked<'_>> {
 }
 
 /// FNV-1a over the seed and the bytes, mixed by the last step of SplitMix64: the remainder depends
-/// on the low bits, which FNV alone spreads badly. Rust's own hashers may change with its version.
+/// on the low bits, which FNV alone spreads badly. Rust's own hashers may change with its version,
+/// and xtask builds none of the crates that it checks and mutates: so not `mix` of nic's `random`.
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in seed.to_le_bytes().iter().chain(bytes) {
