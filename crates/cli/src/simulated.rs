@@ -36,7 +36,7 @@ mod costs;
 mod rank;
 mod stencil;
 
-pub use collective::{CollectiveError, collective};
+pub use collective::{CollectiveError, algorithms, collective};
 pub use costs::message_costs;
 pub use hikyaku_coll::{chosen, estimates};
 pub use rank::{BufferUnit, SimulatedRank};

@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use hikyaku_coll::Operation;
+
 const HIKYAKU: &str = env!("CARGO_BIN_EXE_hikyaku");
 
 fn simulate(line: &str) -> Output {
@@ -157,6 +159,25 @@ fn the_same_command_gives_the_same_result() {
     let text = run();
     assert!(text.len() > 10, "{text:?}");
     assert_eq!(text, run());
+}
+
+/// On the machine whose switches have all that a machine may have.
+#[test]
+fn every_algorithm_runs_or_the_help_says_where() {
+    let help = stdout("barrier --help");
+    for operation in Operation::ALL {
+        let line = |by: &str| format!("-m cenju4 -n 4 {} --algorithm {by}", operation.name());
+        let refused = refusal(&line("magic"));
+        let (_, offered) = refused.trim_end().split_once(": there are ").unwrap();
+        for by in operation.algorithms() {
+            if offered.split(", ").any(|name| name == *by) {
+                assert!(stdout(&line(by)).contains("right"), "{operation:?} by {by}");
+            } else {
+                assert!(refusal(&line(by)).ends_with(&format!("by `{by}`: there are {offered}\n")));
+                assert!(help.contains(by), "{by} in {help}");
+            }
+        }
+    }
 }
 
 #[test]

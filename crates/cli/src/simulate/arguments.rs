@@ -258,12 +258,12 @@ pub(crate) struct CollectiveArguments {
     pub(crate) size: u64,
     /// The algorithm [default: hikyaku chooses, and reports by which criterion]
     ///
-    /// The error for an unknown name lists the valid names. The barrier `sync` needs a network that
-    /// synchronises, the broadcast `multicast` one that copies messages: cenju4 with one rank on
-    /// each node, and at most 64 nodes for `sync`. No machine here has the counters for
-    /// `atomic-add` and `multicast-add`. `lines` and `read` are for ranks that share memory
-    /// ('hikyaku run', and processes under 'hikyaku simulate'). The alltoall `two-level` runs
-    /// anywhere, and saves messages where nodes have several ranks (--ranks-per-node).
+    /// The error for an unknown name lists the names that run. The barrier `sync` needs a network
+    /// that synchronises, the broadcast `multicast` one that copies messages: cenju4 with one rank
+    /// on each node, and at most 64 nodes for `sync`. The alltoall `two-level` runs anywhere, and
+    /// saves messages where nodes have several ranks (--ranks-per-node). The barriers atomic-add
+    /// and multicast-add, `lines` and `read` need memory that ranks share. They run in a program
+    /// after `--`, as with 'hikyaku run --coll' or with HIKYAKU_COLL_BARRIER=atomic-add.
     #[arg(long, value_name = "NAME")]
     pub(crate) algorithm: Option<String>,
     /// The number of repetitions

@@ -4,14 +4,17 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::simulated::{BufferUnit, Plane, SimulatedRank, collective, conjugate_gradients, heat};
-use hikyaku::{Choices, Operation, SessionChoices, UnknownChoice};
+use crate::simulated::{
+    BufferUnit, Plane, SimulatedRank, algorithms, collective, conjugate_gradients, heat,
+};
+use hikyaku::{Choices, Operation};
 use hikyaku_coll::Costs;
 use hikyaku_sim::job::{Payload, Rank};
 use hikyaku_sim::model::cenju4::Synchronisation;
 use hikyaku_sim::program::{Halo, PingPong, RandomTraffic, Ring, balanced};
 
 use super::arguments::{BuiltinProgram, CollectiveArguments};
+use super::setting::SettingError;
 
 /// The result of one rank: nothing, or a line on the error.
 pub(crate) type Answer = Result<(), String>;
@@ -37,8 +40,8 @@ pub(crate) struct ProgramJob {
 /// Returns the function that creates the parts of a program.
 ///
 /// # Errors
-/// There is no algorithm of the given name.
-pub(crate) fn maker(program: &BuiltinProgram, job: ProgramJob) -> Result<Maker, UnknownChoice> {
+/// No machine runs an algorithm of the given name.
+pub(crate) fn maker(program: &BuiltinProgram, job: ProgramJob) -> Result<Maker, SettingError> {
     Ok(match *program {
         BuiltinProgram::Pingpong { size: bytes, rounds } => {
             each(move |rank| PingPong { bytes, rounds }.run(rank))
@@ -85,14 +88,14 @@ fn collectives(
     operation: Operation,
     how: &CollectiveArguments,
     job: ProgramJob,
-) -> Result<Maker, UnknownChoice> {
+) -> Result<Maker, SettingError> {
     let mut choices = Choices::default();
     if let Some(name) = &how.algorithm {
-        choices.choose(operation, name)?;
-        if choices.sessions != SessionChoices::default() {
-            // These algorithms are only for persistent operations.
-            return Err(UnknownChoice::Algorithm { operation, name: name.clone() });
+        if !algorithms(operation).any(|offered| offered == name) {
+            return Err(SettingError::Algorithm { operation, name: name.clone() });
         }
+        // Succeeds: names of the list are known.
+        let _ = choices.choose(operation, name);
     }
     let (times, sync, costs) = ((how.size as usize, how.repeat), job.sync, job.costs);
     Ok(match job.payload {

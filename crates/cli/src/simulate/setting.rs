@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use hikyaku::{Time, UnknownChoice};
+use hikyaku::{Operation, Time};
 use hikyaku_sim::job::{JobConfig, MemoryPath, Payload};
 use hikyaku_sim::machine::Machine;
 use hikyaku_sim::network::Rate;
 use thiserror::Error;
+
+use crate::simulated::algorithms;
 
 use super::arguments::SimulateArguments;
 use super::exhibit::Exhibit;
@@ -68,9 +70,15 @@ pub(super) enum SettingError {
     /// The machine cannot be loaded.
     #[error(transparent)]
     Machine(#[from] MachineLoadError),
-    /// The algorithm is invalid.
-    #[error(transparent)]
-    Choice(#[from] UnknownChoice),
+    /// No machine runs the operation by this algorithm.
+    #[error("no machine runs {} by `{name}`: there are {}", .operation.name(),
+        algorithms(*.operation).collect::<Vec<_>>().join(", "))]
+    Algorithm {
+        /// The operation.
+        operation: Operation,
+        /// The given name.
+        name: String,
+    },
     /// The timeline's form is unknown.
     #[error("{0}: a timeline is a page (.html) or a picture (.svg)")]
     Form(PathBuf),

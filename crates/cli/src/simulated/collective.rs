@@ -32,6 +32,12 @@ pub enum CollectiveError {
     },
 }
 
+/// The algorithms of an operation that some machine runs. The others need memory that ranks share.
+pub fn algorithms(operation: Operation) -> impl Iterator<Item = &'static str> {
+    let shared = |name: &str| ["atomic-add", "multicast-add", "lines", "read"].contains(&name);
+    operation.algorithms().iter().copied().filter(move |name| !shared(name))
+}
+
 /// Runs a collective once, with `bytes` bytes per part, and checks the result if messages carry
 /// bytes.
 ///

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use crate::simulated::{CollectiveError, SimulatedRank, chosen, collective, message_costs};
+use crate::simulated::{
+    CollectiveError, SimulatedRank, algorithms, chosen, collective, message_costs,
+};
 use hikyaku::{Choices, CollError, Operation, Time};
 use hikyaku_coll::Costs;
 use hikyaku_sim::SimError;
@@ -19,10 +21,6 @@ use crate::simulate::watch::RunWatch;
 
 /// Steps of a simulation between two checks of its limits and of the interrupt.
 const STEPS: u64 = 1 << 12;
-
-/// Algorithms that need more than messages; no carrier of a job supports that.
-const NEED_FACILITIES: [&str; 6] =
-    ["multicast", "atomic-add", "multicast-add", "sync", "lines", "read"];
 
 /// A machine that is large enough for a number of ranks, and the costs of their messages on it.
 #[derive(Debug)]
@@ -149,10 +147,8 @@ fn point(
         chosen: choice(plan, machine, (operation, ranks, bytes)),
         abandoned: Vec::new(),
     };
-    for &algorithm in operation.algorithms() {
-        if NEED_FACILITIES.contains(&algorithm) {
-            continue;
-        }
+    // Those of the switches need more than messages, which most machines lack.
+    for algorithm in algorithms(operation).filter(|by| !["multicast", "sync"].contains(by)) {
         if abandoned.contains(&algorithm) {
             point.abandoned.push(algorithm);
             continue;
