@@ -62,7 +62,7 @@ pub use buffer::{PACKET, Pieces, RecvBuffer, Scattered, SendBuffer};
 
 pub use config::{EngineConfig, SenderChoice};
 pub use endpoint::ContextEndpoint;
-pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted};
+pub use engine::{Blocked, CancelOutcome, Engine, MEMORY_SLEEP, Pace, Wanted, end_of_doze};
 pub use envelope::{Envelope, Received, Selector, SendMode};
 pub use error::MsgError;
 pub use future::{

@@ -17,8 +17,8 @@ use std::pin::pin;
 use std::task::Poll;
 
 use hikyaku_coll::CollError;
-pub use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
+pub use hikyaku_msg::{MEMORY_SLEEP, end_of_doze};
 use hikyaku_nic::fabric::{Activity, CopyPort, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 

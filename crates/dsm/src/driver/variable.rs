@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::{AccessKind, CopyState, Division, EntryResult, Patience, Style};
 use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest};
+use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest, end_of_doze};
 
 use super::contents::CopyContents;
 use super::create::Variables;
@@ -300,7 +300,7 @@ impl Variable {
             engine.port_mut().begin_wait();
         }
         if !engine.progress() {
-            engine.doze(until);
+            engine.doze(MEMORY_SLEEP, until);
         }
     }
 
@@ -310,9 +310,7 @@ impl Variable {
         let any = self.engine().borrow_mut().progress();
         let now = self.now();
         if self.rest.borrow_mut().is_long(now, any) {
-            let left = until.filter(|until| *until > now).map(|until| until - now);
-            let most = left.map_or(MEMORY_SLEEP, |left| left.min(MEMORY_SLEEP));
-            self.variables.service().sleep(most);
+            self.variables.service().sleep(end_of_doze(now, MEMORY_SLEEP, until) - now);
         } else {
             std::thread::yield_now();
         }
@@ -401,8 +399,7 @@ impl Variable {
         self.rank.attend();
         let mut engine = self.engine().borrow_mut();
         engine.progress();
-        let port = engine.port_mut();
-        let now = port.now();
+        let now = engine.port().now();
         let stood = now.nanoseconds() - since.get_or_insert(now).nanoseconds();
         if stood >= STAND_BACK {
             *since = None;
@@ -410,8 +407,7 @@ impl Variable {
                 direct.insist(part);
             }
         } else if self.is_virtual {
-            let soon = now + Time::from_nanoseconds(stood.max(SOON));
-            port.park(Some(until.map_or(soon, |until| until.min(soon))));
+            engine.doze(Time::from_nanoseconds(stood.max(SOON)), until);
         } else {
             drop(engine);
             std::thread::yield_now();

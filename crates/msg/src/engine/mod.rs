@@ -61,7 +61,7 @@ use direct::EarlyLooks;
 pub use threads::Wanted;
 use vain::VainCalls;
 use wait::Reports;
-pub use wait::{Blocked, MEMORY_SLEEP, Pace};
+pub use wait::{Blocked, MEMORY_SLEEP, Pace, end_of_doze};
 
 /// Point-to-point messages of one rank over its port.
 #[derive(Debug)]

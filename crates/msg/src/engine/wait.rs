@@ -366,16 +366,14 @@ impl<P: CopyPort> Engine<P> {
     /// [`Engine::rest`] for a wait that may end without a wake-up.
     pub fn rest_for_memory(&mut self, blocked: &mut Blocked) {
         self.account(blocked);
-        self.doze(None);
+        self.doze(MEMORY_SLEEP, None);
         self.begin_round(blocked);
     }
 
-    /// Lets time pass when no rank may wake this one: [`MEMORY_SLEEP`] at most, and not beyond
-    /// `until`.
-    pub fn doze(&mut self, until: Option<Time>) {
+    /// Lets time pass when no rank may wake this one: `most`, and not beyond `until`.
+    pub fn doze(&mut self, most: Time, until: Option<Time>) {
         self.read_early();
-        let soon = self.port.now() + MEMORY_SLEEP;
-        self.port.park(Some(until.map_or(soon, |until| until.min(soon))));
+        self.port.park(Some(end_of_doze(self.port.now(), most, until)));
     }
 
     /// Accounts for a round of a blocking call that does not rest.
@@ -514,6 +512,11 @@ impl<P: CopyPort> Engine<P> {
         self.awake(&blocked);
         found
     }
+}
+
+/// The end of a wait that no rank may end: `most` after `now`, and not beyond `until`.
+pub fn end_of_doze(now: Time, most: Time, until: Option<Time>) -> Time {
+    until.map_or(now + most, |until| until.min(now + most))
 }
 
 /// The wait of an operation, given the wait of its part.

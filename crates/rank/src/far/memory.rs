@@ -173,7 +173,7 @@ impl FarWait {
         FarWait::new(Wait::new(Activity::Window).named(Name::new(name)), since)
     }
 
-    /// Rests a little while waiting for `peer`, after a poll of the network: [`Far::begin_rest`].
+    /// [`doze`] while waiting for `peer`.
     pub(super) fn rest(&mut self, near: &mut NearPort, peer: Rank) {
         let now = near.now();
         if !self.announced && now > self.since + ANNOUNCE {
@@ -181,13 +181,7 @@ impl FarWait {
             let wait = self.wait.with(Some(peer), None);
             near.announce_wait(Some(Wait { since: self.since, ..wait }));
         }
-        let rest = match near
-            .begin_rest((Some(now + MEMORY_SLEEP), RestStart::Awake), std::iter::empty())
-        {
-            Rest::Over(Wake::Look) => Rest::Yield,
-            rest => rest,
-        };
-        super::rest(near, rest);
+        doze(near);
     }
 
     pub(super) fn end(&self, near: &NearPort) {
@@ -195,6 +189,16 @@ impl FarWait {
             near.announce_wait(None);
         }
     }
+}
+
+/// Rests a little after a poll of the network: [`Far::begin_rest`].
+pub(super) fn doze(near: &mut NearPort) {
+    let until = near.now() + MEMORY_SLEEP;
+    let rest = match near.begin_rest((Some(until), RestStart::Awake), std::iter::empty()) {
+        Rest::Over(Wake::Look) => Rest::Yield,
+        rest => rest,
+    };
+    super::rest(near, rest);
 }
 
 impl LandingState {

@@ -11,7 +11,6 @@
 //! after the process has ended, so leaving opens no new connection. Without a launcher that reports
 //! ends, "all" are all ranks on other hosts.
 
-use hikyaku_msg::MEMORY_SLEEP;
 use hikyaku_nic::fabric::{Event, Landing, PeerState, Port, Rank};
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
@@ -20,7 +19,7 @@ use hikyaku_ofi::link::Links;
 
 use crate::near::NearPort;
 
-use super::memory::FarWait;
+use super::memory::{FarWait, doze};
 use super::{Far, SENDS, wire};
 
 /// How long a leaving rank waits for the answer of one that has left too and serves memory, and for
@@ -170,7 +169,7 @@ impl Far {
         };
         while is_due(&self.links, near.now()) {
             if !self.progress(near) {
-                near.park(Some(near.now() + MEMORY_SLEEP));
+                doze(near);
             }
         }
     }
