@@ -2,7 +2,6 @@
 
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 
 use hikyaku_nic::fabric::{
     Atomic, Capabilities, ChainError, Command, CopyPort, Event, INLINE_BYTES, JointCopy,
@@ -13,7 +12,7 @@ use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
-use hikyaku_shm::{Nap, ProtectedMemory};
+use hikyaku_shm::{Nap, ProtectedMemory, ShmHost, View};
 
 use crate::contexts::CommunicatorNames;
 use crate::far::{self, CallSteps, Far};
@@ -67,6 +66,49 @@ impl RankPort {
         }
         port.started = Some(Box::new(started));
         Ok(port)
+    }
+
+    /// This host's side of the job.
+    #[inline]
+    pub(crate) fn host(&self) -> &ShmHost {
+        self.near.host()
+    }
+
+    /// Starts a wait for something other than an event, which spins first.
+    #[inline]
+    pub fn begin_wait(&mut self) {
+        self.near.begin_wait();
+    }
+
+    /// Wakes the other ranks of this host: they may wait for something other than an event.
+    pub fn wake_all(&self) {
+        self.near.wake_all();
+    }
+
+    /// Announces that the program computes for `span`, which passes in virtual time.
+    pub fn compute(&mut self, span: Time) {
+        self.near.compute(span);
+    }
+
+    /// Sends a datagram to other ranks in virtual time.
+    pub fn send_datagram(&mut self, to: &[Rank], datagram: &[u8]) {
+        self.near.send_datagram(to, datagram);
+    }
+
+    /// The next datagram that has arrived here in virtual time, and its sender.
+    pub fn next_datagram(&mut self) -> Option<(Rank, Vec<u8>)> {
+        self.near.next_datagram()
+    }
+
+    /// Whether a datagram to several ranks leaves this rank once, in virtual time.
+    pub fn network_copies(&mut self) -> bool {
+        self.near.network_copies()
+    }
+
+    /// Makes other ranks' changes to this rank's memory take effect, in virtual time.
+    #[inline]
+    pub fn look_at_own_memory(&mut self) {
+        self.near.look_at_own_memory();
     }
 
     /// The far side, if there is one.
@@ -218,6 +260,21 @@ impl RankPort {
         }
     }
 
+    /// [`HostedPort::end_rest`](hikyaku_nic::hosted::HostedPort::end_rest).
+    pub(crate) fn end_rest(&mut self, nap: Nap) -> Wake {
+        self.near.end_rest(nap)
+    }
+
+    /// [`HostedPort::take_steps`](hikyaku_nic::hosted::HostedPort::take_steps).
+    pub(crate) fn take_steps(&mut self, into: &mut Vec<AwaitedStep>) {
+        self.near.take_steps(into);
+    }
+
+    /// [`HostedPort::have_any`](hikyaku_nic::hosted::HostedPort::have_any).
+    pub(crate) fn have_any(&self, steps: &[AwaitedStep]) -> bool {
+        self.near.have_any(steps)
+    }
+
     /// Whether a thread that sleeps on the doorbell must be woken, so that it sleeps again: it
     /// would not be called, or sleeps longer than operations that others have begun meanwhile
     /// allow.
@@ -302,6 +359,17 @@ impl RankPort {
         self.far.as_deref().is_some_and(|far| far.is_far(rank))
     }
 
+    /// The host of a rank.
+    pub fn host_of(&self, rank: Rank) -> u32 {
+        self.near.host().host_of(rank)
+    }
+
+    /// A view of `length` bytes at `offset` of a rank's region; `None` unless all are inside, and
+    /// the rank is on this host.
+    pub fn view(&self, rank: Rank, offset: u64, length: usize) -> Option<View> {
+        self.near.host().view(rank, offset, length)
+    }
+
     /// [`MemoryPort::fetch`] on memory that a rank on another host has given.
     ///
     /// # Errors
@@ -384,21 +452,6 @@ impl Drop for RankPort {
         } else if !std::thread::panicking() {
             far.leave(&mut self.near);
         }
-    }
-}
-
-/// For methods that only the near side has, such as its host.
-impl Deref for RankPort {
-    type Target = NearPort;
-
-    fn deref(&self) -> &NearPort {
-        &self.near
-    }
-}
-
-impl DerefMut for RankPort {
-    fn deref_mut(&mut self) -> &mut NearPort {
-        &mut self.near
     }
 }
 

@@ -295,7 +295,7 @@ impl Variables {
         let port = engine.port_mut();
         let on_node_0 = || (0..ranks).filter(|rank| port.node_of(*rank) == 0).count() as u32;
         let geometry = match protocol {
-            Protocol::Direct if port.host().hosts().is_some() => {
+            Protocol::Direct if port.spans_hosts() => {
                 let nodes: Vec<u32> = (0..ranks).map(|rank| port.node_of(rank)).collect();
                 Geometry::listed(&nodes, port.rank())
             }
@@ -307,11 +307,11 @@ impl Variables {
         let sizes =
             VariableSizes { geometry, parts: wanted_parts, first_home: made % ranks, bytes };
         let own = Own::allocate(port, &sizes)?;
-        let at = match port.host().hosts() {
-            None => Some(Ipv4Addr::LOCALHOST.into()),
-            Some(_) => port.far_address(),
+        let at = match port.spans_hosts() {
+            false => Some(Ipv4Addr::LOCALHOST.into()),
+            true => port.far_address(),
         };
-        let network = port.host().is_conducted().then(|| port.network_copies());
+        let network = port.capabilities().virtual_time.then(|| port.network_copies());
         drop(engine);
         let socket = match protocol {
             Protocol::Udp => Some(self.open_socket(at, network).map_err(|error| {

@@ -103,7 +103,7 @@ pub(super) struct Injector {
 impl Injector {
     /// Creates the injector for the rank of this port, if there is a seed and time is not virtual.
     pub(super) fn of(settings: Settings, port: &RankPort) -> Option<Rc<Injector>> {
-        let seed = settings.faults.filter(|_| !port.host().is_conducted())?;
+        let seed = settings.faults.filter(|_| !port.capabilities().virtual_time)?;
         Some(Rc::new(Injector::new(seed, port.rank(), settings.wrong)))
     }
 

@@ -145,7 +145,7 @@ impl Given {
     pub(super) fn new(own: Own, memory: &VariableMemory, port: &RankPort) -> Given {
         let Geometry { ranks, rank, .. } = memory.sizes.geometry;
         let length = 8 * memory.sizes.parted_words() as usize;
-        let parted = port.host().view(rank, own.home.offset() + PARTED, length);
+        let parted = port.view(rank, own.home.offset() + PARTED, length);
         Given { own: ManuallyDrop::new(own), parted, ranks }
     }
 
@@ -246,10 +246,10 @@ impl VariableMemory {
             let length = usize::try_from(bytes).ok()?;
             let view = match port.is_far(rank) {
                 true => None,
-                false => Some(port.host().view(rank, offset, length)?),
+                false => Some(port.view(rank, offset, length)?),
             };
             let together = geometry.node_of(rank) == geometry.node();
-            let near = together && !port.host().is_conducted();
+            let near = together && !port.capabilities().virtual_time;
             Some(RegionBlock { rank, offset, view, near })
         };
         let homes = (0..).zip(offsets).map(|(rank, at)| block(rank, at.0, sizes.home_bytes()));
@@ -731,6 +731,7 @@ mod tests {
 
     use hikyaku_coll::Choices;
     use hikyaku_nic::hosted::Host;
+    use hikyaku_nic::layer::Layer as _;
     use hikyaku_rank::Communicator;
 
     use super::*;
@@ -746,7 +747,7 @@ mod tests {
     fn a_command_without_room_says_for_which_variable_it_waits() {
         let alone = Communicator::over(hikyaku_shm::single().unwrap(), Choices::default());
         let engine = alone.engine();
-        let wait_of = |port: &RankPort| port.host().registry().wait(0);
+        let wait_of = |port: &RankPort| port.inner().host().registry().wait(0);
         let (mut refusals, mut waits) = (0, None);
         let answer = carry_out(engine, (&Name::new("field"), 0), |port| {
             refusals += 1;
@@ -772,7 +773,7 @@ mod tests {
         let mut rest = || {
             let mut engine = engine.borrow_mut();
             engine.rest_for_memory(&mut blocked);
-            engine.port().host().registry().wait(0).map(|wait| wait.activity)
+            engine.port().inner().host().registry().wait(0).map(|wait| wait.activity)
         };
         while rest() != Some(Activity::Receive) {
             turns += 1;
@@ -781,11 +782,11 @@ mod tests {
         let (mut refusals, mut within) = (0, None);
         let answer = carry_out(engine, (&Name::new("field"), 0), |port| {
             refusals += 1;
-            within = port.host().registry().wait(0).map(|wait| wait.activity);
+            within = port.inner().host().registry().wait(0).map(|wait| wait.activity);
             if refusals < REFUSALS { Err(full(0)) } else { Ok(()) }
         });
         assert_eq!((answer, within), (Ok(()), Some(Activity::Shared)));
-        let after = engine.borrow().port().host().registry().wait(0).unwrap();
+        let after = engine.borrow().port().inner().host().registry().wait(0).unwrap();
         assert_eq!(
             (after.activity, after.peer, after.tag),
             (outer.activity, outer.peer, outer.tag)

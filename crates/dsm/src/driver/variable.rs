@@ -448,6 +448,7 @@ mod tests {
 
     use hikyaku_nic::fabric::DeathCause;
     use hikyaku_nic::hosted::Host;
+    use hikyaku_nic::layer::Layer as _;
 
     use super::super::create::votes::{make, on_ranks};
     use super::super::{Asking, Protocol};
@@ -496,7 +497,7 @@ mod tests {
             together.wait();
             let announced = || {
                 let engine = shared.engine().borrow();
-                engine.port().host().registry().wait(0)
+                engine.port().inner().host().registry().wait(0)
             };
             let mut asking = Asking::new(&shared, 0, AccessKind::Write, Patience::Wait).unwrap();
             let outcome = asking.poll().unwrap();
@@ -520,7 +521,7 @@ mod tests {
                 let (all, shared) = (ManuallyDrop::new(all), ManuallyDrop::new(shared));
                 shared.request(0, AccessKind::Write, Patience::Wait).unwrap();
                 assert!(matches!(shared.drive(0).unwrap(), CallOutcome::Wait));
-                all.rank().engine().borrow().port().host().fail(1, DeathCause::Signal(9));
+                all.rank().engine().borrow().port().inner().host().fail(1, DeathCause::Signal(9));
                 together.wait();
                 return;
             }

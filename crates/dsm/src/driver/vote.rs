@@ -126,10 +126,10 @@ impl Variables {
         let view = {
             let engine = self.rank().engine().borrow();
             let port = engine.port();
-            if port.host().is_conducted() {
+            if port.capabilities().virtual_time {
                 return;
             }
-            port.host().view(port.rank(), home.offset(), home.len())
+            port.view(port.rank(), home.offset(), home.len())
         };
         if let Some(view) = view {
             VariableMemory::cast_in(&view, Vote::No);

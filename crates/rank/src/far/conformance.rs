@@ -25,6 +25,7 @@ use hikyaku_nic::fabric::{
 };
 use hikyaku_nic::hosted::HostedPort;
 use hikyaku_nic::layer::Faults;
+use hikyaku_nic::layer::Layer as _;
 use hikyaku_nic::region::{RegionBuffer, RegionError};
 use hikyaku_nic::sync::{AtomicU64, Ordering};
 use hikyaku_nic::time::Time;
@@ -252,7 +253,7 @@ impl TablePort for SharedPort {
     type Host = ShmHost;
 
     fn tables<R>(&mut self, call: impl FnOnce(&mut HostedPort<ShmHost>) -> R) -> R {
-        self.with(|port| call(port))
+        self.with(|port| call(port.inner_mut()))
     }
 }
 

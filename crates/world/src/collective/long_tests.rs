@@ -9,6 +9,7 @@ use std::thread;
 use hikyaku_coll::Choices;
 use hikyaku_dsm::driver::Settings;
 use hikyaku_nic::fabric::DeathCause;
+use hikyaku_nic::layer::Layer as _;
 use hikyaku_rank::Communicator;
 use hikyaku_shm::{JobConfig, open_all};
 
@@ -130,7 +131,7 @@ fn a_rank_that_dies_between_long_calls_is_an_error_to_those_that_wait() {
         for call in 0..CALLS {
             if world.rank() == 1 && call == CALLS / 2 {
                 let host = world.engine().borrow().rank();
-                world.engine().borrow().port().host().fail(host, DeathCause::Signal(9));
+                world.engine().borrow().port().inner().host().fail(host, DeathCause::Signal(9));
                 let _never_leaves = ManuallyDrop::new(world);
                 return;
             }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use hikyaku_coll::Choices;
 use hikyaku_dsm::driver::Settings;
 use hikyaku_nic::fabric::{DeathCause, QueuePort};
+use hikyaku_nic::layer::Layer as _;
 use hikyaku_rank::Communicator;
 use hikyaku_shm::{JobConfig, open_all};
 
@@ -259,7 +260,7 @@ fn a_rank_that_dies_in_a_dense_round_is_an_error_at_all_others() {
             made.wait();
             let own = world.engine().borrow().rank();
             if world.rank() == dead {
-                world.engine().borrow().port().host().fail(own, DeathCause::Signal(9));
+                world.engine().borrow().port().inner().host().fail(own, DeathCause::Signal(9));
                 let _never_leaves = ManuallyDrop::new((world, cases));
                 return;
             }

@@ -39,7 +39,7 @@ pub(super) fn on_job(config: &JobConfig, program: impl Fn(World) + Sync) {
 /// Ends a rank as if its process had been killed.
 pub(super) fn die(world: World) {
     let own = world.engine().borrow().rank();
-    world.engine().borrow().port().host().fail(own, DeathCause::Signal(9));
+    world.engine().borrow().port().inner().host().fail(own, DeathCause::Signal(9));
     let _never_leaves = std::mem::ManuallyDrop::new(world);
 }
 

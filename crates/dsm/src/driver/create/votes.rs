@@ -10,6 +10,7 @@ use std::time::Duration;
 use hikyaku_coll::{Cause, Choices, CollError};
 use hikyaku_msg::MsgError;
 use hikyaku_nic::fabric::{DeathCause, MemoryPort};
+use hikyaku_nic::layer::Layer as _;
 use hikyaku_rank::Error as Rank;
 use hikyaku_shm::{Job, JobConfig, attach_to, open_all};
 
@@ -23,6 +24,12 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Direct, Protocol::Fagus, Protocol::U
 
 /// The victim, if the test has one. Homes rotate, so it is the home of the second variable.
 const VICTIM: u32 = 1;
+
+/// Reports the victim's death, as its launcher would.
+fn report_death(all: &Variables) {
+    let engine = all.rank.engine().borrow();
+    engine.port().inner().host().fail(VICTIM, DeathCause::Signal(9));
+}
 
 /// The time after which a rank is considered hung.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -147,7 +154,7 @@ fn one_that_abandons_for_a_death_is_not_what_the_others_name() {
             VICTIM => {
                 let all = ManuallyDrop::new(all);
                 placed.memory.cast(Vote::Yes);
-                all.rank.engine().borrow().port().host().fail(VICTIM, DeathCause::Signal(9));
+                report_death(&all);
                 together.wait();
                 let _given = ManuallyDrop::new(prepared.own);
                 return;
@@ -195,8 +202,7 @@ fn one_that_is_gone_without_a_vote_is_an_error_that_names_it() {
                 let _given = ManuallyDrop::new(prepared.own);
                 if died {
                     let all = ManuallyDrop::new(all);
-                    let engine = all.rank.engine().borrow();
-                    engine.port().host().fail(VICTIM, DeathCause::Signal(9));
+                    report_death(&all);
                 }
                 return;
             }
@@ -235,7 +241,7 @@ fn one_that_has_voted_and_died_is_no_reason_to_abandon() {
                 let (all, _given) = (ManuallyDrop::new(all), ManuallyDrop::new(prepared.own));
                 let _before = ManuallyDrop::new(before);
                 placed.memory.cast(Vote::Yes);
-                all.rank.engine().borrow().port().host().fail(VICTIM, DeathCause::Signal(9));
+                report_death(&all);
                 together.wait();
                 return;
             }
@@ -304,7 +310,7 @@ fn nobody_lingers_for_an_answer_after_a_death() {
         match all.rank.rank() {
             VICTIM => {
                 let (all, _shared) = (ManuallyDrop::new(all), ManuallyDrop::new(shared));
-                all.rank.engine().borrow().port().host().fail(VICTIM, DeathCause::Signal(9));
+                report_death(&all);
                 together.wait();
             }
             2 => {

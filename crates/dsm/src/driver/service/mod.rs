@@ -638,7 +638,7 @@ impl Service {
             if self.may_leave(&others) || (silent && alone && !waits_for_arrival()) {
                 return held.awake(&blocked);
             }
-            if held.port().host().is_conducted() {
+            if held.port().capabilities().virtual_time {
                 // In virtual time a rank that parts wakes the others.
                 let until = asked + Time::from_nanoseconds(SILENCE + 1);
                 held.port_mut().park(alone.then_some(until));
@@ -654,7 +654,7 @@ impl Service {
 fn host_of(engine: &EngineCell, rank: u32) -> Option<u32> {
     let engine = engine.borrow();
     let port = engine.port();
-    port.is_far(rank).then(|| port.host().host_of(rank))
+    port.is_far(rank).then(|| port.host_of(rank))
 }
 
 /// Whether the last request was so long ago that no more are expected.
