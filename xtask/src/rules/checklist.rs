@@ -1,14 +1,18 @@
 //! docs/checklist.md, written from the tests: the tests that show each number of the papers.
 //!
 //! A test whose name begins with numbers, such as `ip_16_ip_17_round_trips_take_what_is_printed`,
-//! shows them: that is the only mark. Its folder decides its world, `WORLDS`: real processes (R),
-//! virtual time (S) or both. The page has one entry per number, which says what must be shown;
-//! `cargo xtask checklist` writes the tests below it. If no test shows it in one world, a sentence
-//! says why it is meaningless there; the page has at most `MOST_REASONS` of them.
+//! shows them: that is the only mark. Its folder decides its worlds, `WORLDS`: ranks that are
+//! processes (R), real memory within one process (T), virtual time (S). The page has one entry per
+//! number, which says what must be shown; `cargo xtask checklist` writes the tests below it. If no
+//! test shows it on real memory (R or T), or in virtual time, a sentence says why it is meaningless
+//! there; the page has at most `MOST_REASONS` of them.
+//!
+//! A test is T unless its folder is listed: nothing becomes R by being forgotten. And a file that
+//! the list calls R must start processes or be run by a program that does, `STARTS`.
 //!
 //! ```text
 //! - **CJ-18** A switch takes 125, 187.5 (multicast) and 200 ns; 240 MB/s raw.
-//!   - R: none: Ranks of one machine have no switches between them.
+//!   - R, T: none: Ranks of one machine have no switches between them.
 //!   - S: [packets take 125 ns a switch](../crates/sim/src/model/cenju4/tests.rs)
 //! ```
 
@@ -33,35 +37,53 @@ const COUNTS: &str = "Tests show ";
 /// The worlds in which a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TestWorld {
-    Both,
-    Real,
+    /// Ranks that are processes, and the same program in virtual time.
+    ProcessesAndSimulated,
+    /// Ranks of one process, and the same bodies in virtual time.
+    ThreadsAndSimulated,
+    Processes,
+    Threads,
     Simulated,
 }
 
 impl TestWorld {
     fn letters(self) -> &'static str {
         match self {
-            TestWorld::Both => "R, S",
-            TestWorld::Real => "R",
+            TestWorld::ProcessesAndSimulated => "R, S",
+            TestWorld::ThreadsAndSimulated => "T, S",
+            TestWorld::Processes => "R",
+            TestWorld::Threads => "T",
             TestWorld::Simulated => "S",
         }
     }
 
-    fn is_in(self, world: TestWorld) -> bool {
-        self == TestWorld::Both || self == world
+    fn has_processes(self) -> bool {
+        matches!(self, TestWorld::ProcessesAndSimulated | TestWorld::Processes)
+    }
+
+    fn is_real(self) -> bool {
+        self != TestWorld::Simulated
+    }
+
+    fn is_simulated(self) -> bool {
+        !matches!(self, TestWorld::Processes | TestWorld::Threads)
     }
 }
 
-/// Files and tests that are not of real processes alone. The first row that covers a file or names
-/// a test counts.
+/// What each number must be shown in: its letters on the page, and whether a test does.
+const SIDES: [(&str, fn(TestWorld) -> bool); 2] =
+    [("R, T", TestWorld::is_real), ("S", TestWorld::is_simulated)];
+
+/// Files and tests that are not of one process alone. The first row that covers a file or names a
+/// test counts.
 const WORLDS: &[(&str, TestWorld)] = &[
     // Cases that virtual time leaves out: `NOT_VIRTUAL` of the jobs' cases gives the reasons.
-    ("fg_06_a_stopped_owner_delays_nobody", TestWorld::Real),
-    ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", TestWorld::Real),
-    // The suite runs on shared memory and on ports in virtual time, the cases in both kinds of
-    // jobs.
-    ("tests/conformance/", TestWorld::Both),
-    ("tests/jobs/src/bin/rank/calls/", TestWorld::Both),
+    ("fg_06_a_stopped_owner_delays_nobody", TestWorld::Processes),
+    ("tf_10_the_exchange_goes_on_while_all_but_one_sleep", TestWorld::Processes),
+    // The suite runs on shared memory, where one process has a port for each rank (each with a
+    // mapping of its own), and on ports in virtual time; the cases run in both kinds of jobs.
+    ("tests/conformance/", TestWorld::ThreadsAndSimulated),
+    ("tests/jobs/src/bin/rank/calls/", TestWorld::ProcessesAndSimulated),
     ("crates/sim/", TestWorld::Simulated),
     ("crates/launch/src/processes/", TestWorld::Simulated),
     (
@@ -69,7 +91,7 @@ const WORLDS: &[(&str, TestWorld)] = &[
         TestWorld::Simulated,
     ),
     ("cp_12_chains_help_slabs_more_than_blocks", TestWorld::Simulated),
-    ("examples/chains/tests/", TestWorld::Both),
+    ("examples/chains/tests/", TestWorld::ProcessesAndSimulated),
     ("crates/shm/src/conducted/", TestWorld::Simulated),
     ("crates/launch/tests/virtual_time.rs", TestWorld::Simulated),
     ("crates/cli/src/simulate/", TestWorld::Simulated),
@@ -80,7 +102,17 @@ const WORLDS: &[(&str, TestWorld)] = &[
     ("tests/jobs/tests/processes/virtual_time.rs", TestWorld::Simulated),
     ("tests/jobs/tests/processes/virtual_variables.rs", TestWorld::Simulated),
     ("reproduce/", TestWorld::Simulated),
+    // A launcher starts their ranks.
+    ("crates/cli/tests/", TestWorld::Processes),
+    ("examples/", TestWorld::Processes),
+    ("tests/jobs/tests/", TestWorld::Processes),
 ];
+
+/// The words by which a test file starts a job of processes, itself or by its folder's helpers.
+/// Cases of ranks have none: `tests/jobs/tests/processes/calls.rs` starts them.
+const STARTS: [&str; 6] =
+    ["job(", "Job::new(", "own::run", "Started::new(", "Command::new(", "hikyaku("];
+const CASES: &str = "tests/jobs/src/bin/rank/calls/";
 
 /// A test that shows a number, in the order of the page.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,6 +153,8 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
     while let Some((at, line)) = lines.next() {
         if line.starts_with(COUNTS) {
             text += &counts(&tests);
+            // The sentence may go on to the end of its paragraph.
+            while lines.next_if(|(_, line)| !line.is_empty()).is_some() {}
             continue;
         }
         text += line;
@@ -139,11 +173,11 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
         for ShowingTest { world, path, sentence } in shown {
             text += &format!("  - {}: [{sentence}](../{path})\n", world.letters());
         }
-        for world in [TestWorld::Real, TestWorld::Simulated] {
-            if shown.iter().any(|shown| shown.world.is_in(world)) {
+        for (letters, is_in) in SIDES {
+            if shown.iter().any(|shown| is_in(shown.world)) {
                 continue;
             }
-            let lacks = format!("  - {}: none: ", world.letters());
+            let lacks = format!("  - {letters}: none: ");
             let reason = kept.iter().find_map(|line| line.strip_prefix(&lacks));
             match reason.filter(|reason| reason.ends_with('.')) {
                 Some(reason) => {
@@ -152,7 +186,7 @@ pub fn written(tree: &Tree, page: &str) -> (String, Vec<Violation>) {
                 }
                 None => {
                     text += &format!("{lacks}?\n");
-                    let what = format!("no test shows {number} ({})", world.letters());
+                    let what = format!("no test shows {number} ({letters})");
                     let name = number.to_lowercase().replace('-', "_");
                     let remedy = format!("name one `{name}_...`, or say why none can be");
                     found.push(Violation::new(PAGE, at + 1, what, remedy));
@@ -187,17 +221,19 @@ fn entry(line: &str) -> Option<&str> {
 /// The sentence with the counts.
 fn counts(tests: &Found) -> String {
     let all = numbers();
-    let shown = |world: TestWorld| {
+    let shown = |is_in: fn(TestWorld) -> bool| {
         let by = |number: &&String| {
-            tests.get(*number).is_some_and(|tests| tests.iter().any(|test| test.world.is_in(world)))
+            tests.get(*number).is_some_and(|tests| tests.iter().any(|test| is_in(test.world)))
         };
         all.iter().filter(by).count()
     };
     format!(
-        "{COUNTS}{} of the {} numbers in real processes (R) and {} in virtual time (S).\n",
-        shown(TestWorld::Real),
+        "{COUNTS}{} of the {} numbers on real memory (R or T), {} of them with ranks that are\n\
+         processes (R), and {} in virtual time (S).\n",
+        shown(TestWorld::is_real),
         all.len(),
-        shown(TestWorld::Simulated),
+        shown(TestWorld::has_processes),
+        shown(TestWorld::is_simulated),
     )
 }
 
@@ -224,7 +260,13 @@ fn tests(tree: &Tree) -> (Found, Vec<Violation>) {
                 found.push(Violation::new(&file.path, at + 1, what, "let it run, or rename it"));
             }
             let world = WORLDS.iter().find(|(what, _)| *what == name || covers(what, &file.path));
-            let world = world.map_or(TestWorld::Real, |(_, world)| *world);
+            let world = world.map_or(TestWorld::Threads, |(_, world)| *world);
+            let starts = STARTS.iter().any(|word| file.text.contains(word));
+            if world.has_processes() && !starts && !covers(CASES, &file.path) {
+                let what = format!("`{name}` starts no processes, as its folder's tests do");
+                let remedy = "give it a row of its own in WORLDS";
+                found.push(Violation::new(&file.path, at + 1, what, remedy));
+            }
             for number in numbers {
                 let (path, sentence) = (file.path.clone(), sentence.clone());
                 tests.entry(number).or_default().push(ShowingTest { world, path, sentence });
@@ -321,7 +363,7 @@ mod tests {
     const LIST: (&str, &str) = ("tests/conformance/src/lib.rs", "m! { a: ip_01_all_go, }\n");
 
     /// A sentence in place of a test.
-    const NONE: &str = "  - R: none: It is not there.\n";
+    const NONE: &str = "  - R, T: none: It is not there.\n";
 
     #[test]
     fn the_written_page_names_every_test_once_and_is_stable() {
@@ -333,15 +375,16 @@ mod tests {
         let (text, found) = written(&first, first.text(PAGE).unwrap());
         assert_eq!(whats(found), Vec::<String>::new());
         let entries = "- **IP-01** it is there\n  \
-                       - R, S: [all go](../tests/conformance/src/a.rs)\n  \
-                       - R: [both go](../crates/nic/src/a.rs)\n- **IP-02** it";
+                       - T, S: [all go](../tests/conformance/src/a.rs)\n  \
+                       - T: [both go](../crates/nic/src/a.rs)\n- **IP-02** it";
         assert!(text.contains(entries), "{text}");
-        let half = "FG-02** it is there\n  - R: [both go](../crates/nic/src/a.rs)\n  \
+        let half = "FG-02** it is there\n  - T: [both go](../crates/nic/src/a.rs)\n  \
                     - S: none: It is not there.\n";
         assert!(text.contains(half), "{text}");
-        assert!(
-            text.contains("Tests show 107 of the 107 numbers in real processes (R) and 106 in")
-        );
+        assert!(text.contains(
+            "Tests show 107 of the 107 numbers on real memory (R or T), 0 of them with ranks \
+                 that are\nprocesses (R), and 106 in virtual time (S).\n\n"
+        ));
         let again = tree(&text, &files);
         assert_eq!(whats(check(&again)), Vec::<String>::new());
         assert_eq!(whats(check(&first)), ["differs from the tests"]);
@@ -354,9 +397,11 @@ mod tests {
 
     #[test]
     fn a_world_without_a_test_needs_a_sentence_and_few_may_have_one() {
-        for lines in ["", "  - R: none\n", "  - R: none: ?\n", "  - S: none: It is not there.\n"] {
+        for lines in
+            ["", "  - R, T: none\n", "  - R, T: none: ?\n", "  - S: none: It is not there.\n"]
+        {
             let found = check(&tree(&page(&[("TF-03", lines)]), &[]));
-            assert!(whats(found).contains(&"no test shows TF-03 (R)".to_owned()), "{lines}");
+            assert!(whats(found).contains(&"no test shows TF-03 (R, T)".to_owned()), "{lines}");
         }
         let numbers = numbers();
         for (count, expected) in [(8, &[][..]), (9, &["9 numbers without a test, of at most 8"])] {
@@ -385,6 +430,25 @@ mod tests {
         let unknown = ("crates/a.rs", "#[test]\nfn cp_17_too_many() {}\n");
         let found = whats(check(&tree(&page(&[]), &[unknown])));
         assert!(found.contains(&"no paper has CP-17".to_owned()), "{found:?}");
+    }
+
+    #[test]
+    fn a_test_is_of_processes_only_where_it_starts_them() {
+        let test = "#[test]\nfn ip_01_goes() {}\n";
+        let started = format!("{test}fn run() {{ Job::new(2) }}\n");
+        for (path, text, letters) in [
+            ("crates/nic/src/a.rs", test, "T"),
+            // It may start processes, but nobody has said that its ranks are some.
+            ("crates/nic/src/a.rs", &started, "T"),
+            ("crates/cli/tests/a.rs", &started, "R"),
+            ("tests/jobs/src/bin/rank/calls/a.rs", test, "R, S"),
+        ] {
+            let (tests, found) = tests(&tree(&page(&[]), &[(path, text)]));
+            assert_eq!(tests["IP-01"][0].world.letters(), letters, "{path}");
+            assert_eq!(whats(found), [] as [&str; 0], "{path}");
+        }
+        let (_, found) = tests(&tree(&page(&[]), &[("crates/cli/tests/a.rs", test)]));
+        assert_eq!(whats(found), ["`ip_01_goes` starts no processes, as its folder's tests do"]);
     }
 
     #[test]
