@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn fg_17_fg_18_the_verdict_counts_cells_and_says_how_the_gap_grows() {
+    fn the_verdict_counts_cells_and_says_how_the_gap_grows() {
         let sizes = [4 << 10, 16 << 10, 32 << 10];
         let told = verdicts(&results(&[1024, 2048, 8192], &sizes, [1.0, 2.0, 5.0]));
         assert_eq!(

@@ -87,7 +87,7 @@ fn run(world: &World, words: &[String]) -> Result<ExitCode, Error> {
         }
         "hand-off" => variables::hand_over(world)?,
         "queue" => variables::queue(world)?,
-        "rows" => variables::rows(world, word(1).unwrap(), number(word(2)))?,
+        "rows" => variables::rows(world, word(1).unwrap(), [2, 3].map(|at| number(word(at))))?,
         "crossed" => variables::crossed(world)?,
         "hurry" => variables::hurry(world)?,
         "abandoned" => variables::abandoned(world)?,

@@ -246,17 +246,16 @@ fn nobody_is_beside_a_writer(mut stays: Vec<Stay>) {
     }
 }
 
-/// Paper 001's program (Fig. 8) with a protocol, on rows of `bytes` bytes. Prints how many bytes of
-/// rows have moved.
-pub(crate) fn rows(world: &World, protocol: &str, bytes: u64) -> Result<(), Error> {
-    const ROWS: u64 = 16;
+/// Paper 001's program (Fig. 8) with a protocol, on `count` rows of `bytes` bytes. Prints how many
+/// bytes of rows have moved.
+pub(crate) fn rows(world: &World, protocol: &str, [bytes, count]: [u64; 2]) -> Result<(), Error> {
     const ROUNDS: u64 = 5;
     let protocol = Protocol::ALL.into_iter().find(|it| it.name() == protocol);
     let options = SharedOptions { parts: Parts::Rows(1), protocol, ..SharedOptions::default() };
-    let matrix = world.shared_with::<f64>("rows", &[ROWS, bytes / 8], options)?;
+    let matrix = world.shared_with::<f64>("rows", &[count, bytes / 8], options)?;
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
     for round in 0..ROUNDS {
-        for row in (0..ROWS).filter(|row| (row + round) % size == rank) {
+        for row in (0..count).filter(|row| (row + round) % size == rank) {
             let mut guard = matrix.part(row)?.write()?;
             assert!(guard.iter().all(|value| *value == round as f64));
             guard.fill((round + 1) as f64);
