@@ -108,7 +108,10 @@ impl Processes {
             return Err(LaunchError::TooManyVirtual { ranks, most: MAX_RANKS });
         }
         let per_node = self.launch.ranks_per_node.unwrap_or(1).min(ranks);
-        let config = self.launch.landing(JobConfig::new(ranks, per_node)).in_virtual_time();
+        let mut config = self.launch.landing(JobConfig::new(ranks, per_node)).in_virtual_time();
+        if let Some(queues) = self.machine.queues_of_process(per_node) {
+            config.layout.queues = queues;
+        }
         let job = Job::create(&config)?;
         let system = |source| LaunchError::System { what: "map the job's memory", source };
         let absent = || system(std::io::ErrorKind::Unsupported.into());

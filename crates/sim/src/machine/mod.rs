@@ -114,6 +114,19 @@ impl Interface {
 }
 
 impl Machine {
+    /// The command queues that each of a node's processes gets, if the interface has queues: an
+    /// equal share of those of all engines (paper 002 section 2.2: 48 of a node, so 24 of each of
+    /// two processes).
+    pub fn queues_of_process(&self, processes: u32) -> Option<u32> {
+        match &self.interface {
+            Interface::Tofu2(costs) => {
+                let all = costs.engines * costs.queues;
+                u32::try_from(all / u64::from(processes.max(1))).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Reads the text of a machine file; `file` is its name in errors.
     ///
     /// # Errors

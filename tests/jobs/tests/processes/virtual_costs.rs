@@ -110,6 +110,38 @@ fn cj_14_a_multicast_leaves_its_rank_once_and_the_switches_copy_it() {
     }
 }
 
+/// The times of rounds of 16 KiB an edge, in picoseconds, of exchanges made until queues run out,
+/// on nodes of two ranks whose engines have this many queues.
+fn rounds(queues: u64) -> Vec<u64> {
+    let shipped = machines().into_iter().find(|file| file.ends_with("fx100-tofu2.toml")).unwrap();
+    let text = fs::read_to_string(shipped).unwrap();
+    let twelve = "queues = { value = 12,";
+    assert!(text.contains(twelve), "{text}");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("queues-{queues}.toml"));
+    fs::write(&file, text.replace(twelve, &format!("queues = {{ value = {queues},"))).unwrap();
+    let job = Job::new(env!("CARGO_BIN_EXE_simulate"), RANK, 6, &["combined-falls-back"]);
+    let job = job.ranks_per_node(2).variable("SIMULATE_MACHINE", file.to_str().unwrap());
+    let output = job.succeed();
+    let numbers = output.lines().filter_map(|line| line.strip_prefix("round "));
+    numbers.map(|number| number.parse().unwrap()).collect()
+}
+
+/// A process has its share of the four engines' queues, of which the program uses one elsewhere.
+/// Exchanges of two neighbours take two each, and each queue has a start of its own; the last queue
+/// serves both neighbours behind one start; then there are messages. Rounds of each take another
+/// time.
+#[test]
+fn tf_19_exchanges_fall_back_when_the_machines_queues_run_out() {
+    for (queues, pairs) in [(12, 11), (2, 1)] {
+        let rounds = rounds(queues);
+        let about = format!("{queues} queues an engine: {rounds:?} ps");
+        assert_eq!(rounds.len(), pairs + 2, "{about}");
+        let (fast, one, messages) = (rounds[0], rounds[pairs], rounds[pairs + 1]);
+        assert!(rounds[..pairs].iter().all(|round| *round == fast), "{about}");
+        assert!(one < fast - fast / 5 && messages > fast, "{about}");
+    }
+}
+
 #[test]
 fn what_the_file_says_of_the_host_is_what_a_process_is_charged() {
     let [shipped, changed] = [

@@ -1,10 +1,13 @@
 //! Persistent exchanges of every rank with all ranks of the other nodes.
 
+use std::time::Duration;
+
 use hikyaku::persistent::{Exchange, Neighbours, Scheme};
 use hikyaku::{Error, SessionChoices, World};
 use hikyaku_jobs::edges::Either;
 
-/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME` or `combined-scarce`. With the
+/// `combined SCHEME shared|staged ROUNDS`, `combined-queues SCHEME`, `combined-scarce` or
+/// `combined-falls-back`. With the
 /// scheme `none` the job's choice applies, with `world-SCHEME` the communicator's.
 pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -22,6 +25,7 @@ pub(crate) fn run(world: &World, words: &[String]) -> Result<(), Error> {
         }
         ["combined-queues", scheme] => queues(world, scheme),
         ["combined-scarce"] => scarce(world),
+        ["combined-falls-back"] => falls_back(world),
         _ => panic!("there is no program {words:?}"),
     }
 }
@@ -66,6 +70,40 @@ fn rounds(world: &World, name: &str, staged: bool, rounds: u64) -> Result<(), Er
     exchange_with(world, &others, &mut exchange, rounds)?;
     exchange.free()?;
     assert_eq!(place()?, before, "memory is given back");
+    world.barrier()
+}
+
+/// In virtual time, on nodes of two ranks: exchanges with a rank of either neighbouring node, by a
+/// queue for each while there are some, until queues have run out at all ranks. Rank 0 prints the
+/// time of a round of each.
+fn falls_back(world: &World) -> Result<(), Error> {
+    const LENGTH: usize = 4096;
+    let (rank, size) = (world.rank(), world.size());
+    let (right, left) = ((rank + 2) % size, (rank + size - 2) % size);
+    // An odd number of queues is left for exchanges of two.
+    let mut one = Neighbours::even(&[left], &[right], 1);
+    one.scheme = Some(Scheme::Fast);
+    let _odd = world.staged_exchange_init::<u32>(&one)?;
+    let mut both = Neighbours::even(&[left, right], &[right, left], LENGTH);
+    both.scheme = Some(Scheme::Fast);
+    let mut made: Vec<Exchange<u32>> = Vec::new();
+    while !made.last().is_some_and(Exchange::is_by_messages) {
+        let (out, into) = (world.alloc(2 * LENGTH)?, world.alloc(2 * LENGTH)?);
+        made.push(world.exchange_init(&both, out, into)?);
+    }
+    for mut exchange in made {
+        exchange.outgoing_mut()?.fill(rank);
+        world.barrier()?;
+        world.compute(Duration::from_millis(1));
+        let start = world.now();
+        exchange.start()?;
+        exchange.wait()?;
+        if rank == 0 {
+            println!("round {}", (world.now() - start).picoseconds());
+        }
+        let (from_left, from_right) = exchange.incoming()?.split_at(LENGTH);
+        assert!(from_left.iter().all(|it| *it == left) && from_right.iter().all(|it| *it == right));
+    }
     world.barrier()
 }
 
