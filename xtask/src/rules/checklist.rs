@@ -98,6 +98,7 @@ const WORLDS: &[(&str, TestWorld)] = &[
     ("crates/cli/src/simulated/", TestWorld::Simulated),
     ("crates/cli/tests/simulate.rs", TestWorld::Simulated),
     ("crates/cli/tests/simulated.rs", TestWorld::Simulated),
+    ("ip_10_ip_11_simulate_gives_rings_the_policy_of_its_option", TestWorld::Simulated),
     ("tests/jobs/tests/processes/virtual_costs.rs", TestWorld::Simulated),
     ("tests/jobs/tests/processes/virtual_time.rs", TestWorld::Simulated),
     ("tests/jobs/tests/processes/virtual_variables.rs", TestWorld::Simulated),
