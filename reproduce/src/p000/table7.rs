@@ -35,10 +35,12 @@ pub fn run_item(machines: &Machines) -> ExperimentOutcome {
     let seconds = Unit::Seconds;
     let mut checks = vec![
         Check::within("RTT/2 (1), PUSH", us(1.74), half(0), seconds, 1.0).calibrated("cable"),
-        Check::within("RTT/2 (2), IPUSH", us(1.78), half(1), seconds, 1.0),
+        Check::within("RTT/2 (2), IPUSH", us(1.78), half(1), seconds, 1.0)
+            .identity("(1), which is fitted, and the four more clocks of table 3"),
         Check::within("RTT/2 (3), PUSH, read out", us(3.84), half(2), seconds, 1.0)
             .calibrated("host.unexplained"),
-        Check::within("RTT/2 (4), IPUSH, read out", us(3.89), half(3), seconds, 1.0),
+        Check::within("RTT/2 (4), IPUSH, read out", us(3.89), half(3), seconds, 1.0)
+            .identity("(3), which is fitted, and what IPUSH has more in rows D and I"),
     ];
     for (row, what) in [(3, "D, IPUSH less PUSH"), (8, "I, IPUSH less PUSH")] {
         let (stated, found) = (ROWS[row].1, [breakdown[0][row], breakdown[1][row]]);
