@@ -4,6 +4,7 @@
 use hikyaku_report::{Cell, Chart, Page, SeriesStyle, Table, Tone, Unit};
 
 use crate::sensitivity::{Assumption, with_ranges};
+use crate::what_if::{WhatIf, what_if};
 use crate::{Check, ExperimentOutcome, Machines, PaperItem, Verdict};
 
 /// A completed experiment.
@@ -112,6 +113,11 @@ impl Report {
                  range of what then comes out; these verdicts turn.",
             );
             page.table(&self.sensitivity());
+        } else {
+            page.note(
+                "This run has no ranges: with --ranges every assumed constant also gets half and \
+                 twice its value, and the plots get bands.",
+            );
         }
         page.section("All experiments");
         page.table(&self.summary());
@@ -119,6 +125,7 @@ impl Report {
         for result in &self.results {
             tell(&mut page, result, &machines);
         }
+        matrix_of_mechanisms(&mut page);
         page.to_html()
     }
 
@@ -137,8 +144,30 @@ impl Report {
                 files.push((format!("{}-plot-{n}.csv", item.name), chart.to_table().to_csv()));
             }
         }
+        for (n, table) in (1..).zip((matrix().run)().tables) {
+            files.push((format!("what-if-matrix-table-{n}.csv"), table.to_csv()));
+        }
         files
     }
+}
+
+/// The question whose answer stands on the page: it needs no paper's machine more than another's.
+fn matrix() -> &'static WhatIf {
+    what_if("matrix").expect("there is such a question")
+}
+
+/// The mechanisms of all papers on all machines, behind the experiments: no paper has it, so it has
+/// no criteria.
+fn matrix_of_mechanisms(page: &mut Page) {
+    let answer = (matrix().run)();
+    page.section(&format!("Beyond the papers: {}", matrix().title));
+    page.text(&answer.setup);
+    answer.charts.into_iter().for_each(|chart| {
+        page.chart(chart);
+    });
+    answer.tables.iter().for_each(|table| {
+        page.table(table);
+    });
 }
 
 /// One experiment as a section.
@@ -261,7 +290,12 @@ mod tests {
         let page = report.to_html();
         assert!(page.contains("Landing memory saved") && page.contains("predictions met"));
         let names: Vec<String> = report.files().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["summary.csv", "000-table-1.csv", "000-table-1-table-1.csv"]);
+        let own = ["summary.csv", "000-table-1.csv", "000-table-1-table-1.csv"];
+        let beyond = ["what-if-matrix-table-1.csv", "what-if-matrix-table-2.csv"];
+        assert_eq!(names, [&own[..], &beyond].concat());
+        for text in ["Beyond the papers", "1 by construction", "not whole programs", "--ranges"] {
+            assert!(page.contains(text), "{text}");
+        }
     }
 
     #[test]
@@ -272,8 +306,10 @@ mod tests {
         assert!(!missed.passes());
         let page = missed.to_html();
         let place = |text: &str| page.find(text).expect("it is on the page");
-        assert!(place("What does not come out") < place("All experiments"));
-        assert!(place("overhead (8 B)") < place("All experiments"), "named in the first table");
+        // The head of the section, behind the list of sections.
+        let all = page.rfind("All experiments").expect("it is on the page");
+        assert!(place("What does not come out") < all);
+        assert!(place("overhead (8 B)") < all, "named in the first table");
         assert!(report("004-figure-3", &stored).passes());
     }
 }
