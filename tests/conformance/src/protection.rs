@@ -77,6 +77,58 @@ pub fn cj_05_contexts_do_not_leak<H: Harness>(harness: &H) {
     areas.iter_mut().for_each(|area| area.check_margins());
 }
 
+/// As many contexts as a key can tell apart: 256 of a rank (paper 003's cid has 8 bits). Each one's
+/// segment and register lead to its own memory alone, and closing one takes nothing from another.
+pub fn cj_05_256_contexts_of_a_rank_do_not_leak<H: Harness>(harness: &H) {
+    const CONTEXTS: u32 = 256;
+    let mut setup = Setup::private(2);
+    (setup.layout.contexts, setup.layout.segments) = (CONTEXTS, 1);
+    setup.region_bytes = 1 << 20;
+    let mut job = Job::open(harness, &setup);
+    let areas: Vec<Area> = (0..CONTEXTS).map(|_| Area::new(&mut job, 0, 16, Rights::ALL)).collect();
+    let error = ContextError::NoContextFree { contexts: CONTEXTS };
+    assert_eq!(job.port(0).open_context(), Err(error));
+    let registers: Vec<RemoteAddress> = areas
+        .iter()
+        .map(|area| {
+            let value = RegisterValue { segment: area.key, offset: 8, advance: Advance::Hold };
+            let set = job.port(0).set_address_register(area.context, 0, Some(value));
+            set.expect("it points inside");
+            register(&mut job, 0, area.context, 0)
+        })
+        .collect();
+    let word = |number: usize| (number as u64 + 1) * 0x0101_0101_0101;
+    // Each write is seen in one area and in no other.
+    let check = |written: usize| {
+        for (number, area) in areas.iter().enumerate() {
+            let expected = if number < written { [word(number), !word(number)] } else { [0; 2] };
+            assert_eq!([area.word(0), area.word(8)], expected, "context {number} of {written}");
+            area.check_margins();
+        }
+    };
+    for (number, area) in areas.iter().enumerate() {
+        job.send(1, &Command::put(area.at(0), &word(number).to_ne_bytes()));
+        job.send(1, &Command::put(registers[number], &(!word(number)).to_ne_bytes()));
+        if number % 16 == 0 {
+            check(number + 1);
+        }
+    }
+    check(areas.len());
+    // Of three neighbours the one between is closed: its own keys open nothing, the others' do.
+    let closed = &areas[100];
+    job.port(0).deregister(closed.key).expect("nobody is inside");
+    job.port(0).close_context(closed.context).expect("it is empty");
+    for address in [closed.at(0), registers[100]] {
+        let error = job.refused(1, &Command::put(address, &[0xff; 8]));
+        assert!(matches!(error, PostError::Protection { rank: 0, .. }), "{error}");
+    }
+    check(areas.len());
+    for number in [99, 101] {
+        job.send(1, &Command::put(areas[number].at(0), &[0; 8]));
+        assert_eq!([areas[number].word(0), areas[number].word(8)], [0, !word(number)]);
+    }
+}
+
 /// A closed context gives no access, and old keys stay invalid when it is opened again.
 pub fn cj_05_a_context_that_is_open_again_does_not_know_old_keys<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));

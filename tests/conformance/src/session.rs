@@ -184,27 +184,49 @@ pub fn tf_05_a_completion_per_command_and_an_event_per_notified_put<H: Harness>(
     assert_eq!(completions(&mut job, theirs), []);
 }
 
-/// CJ-23: the last completion of a queue shows that it is empty, so a rank with two kinds of work
-/// continues with the one that is done: here the later one, since the earlier waits for its
-/// release.
-pub fn cj_23_the_last_completion_says_which_queue_is_empty<H: Harness>(harness: &H) {
+/// CJ-23: a rank with two tasks goes on with the one whose queue the last completion shows to be
+/// empty. The first task's queue waits for its release; meanwhile the second one fills its queue
+/// anew whenever that is empty, and its data arrive. After the release it is the first one's turn.
+pub fn cj_23_an_empty_queue_passes_the_rank_on_to_its_task<H: Harness>(harness: &H) {
+    const PUTS: u64 = 3;
     let mut job = Job::open(harness, &Setup::private(2));
-    let (waits, goes) = (create(&mut job, 0, SESSION), create(&mut job, 0, QueueMode::Normal));
+    let queues = [create(&mut job, 0, SESSION), create(&mut job, 0, QueueMode::Normal)];
     let (theirs, trigger) = (create(&mut job, 1, SESSION), create(&mut job, 1, QueueMode::Normal));
-    let (source, target) = (region(&mut job, 0, 64), region(&mut job, 1, 64));
-    let put = data(&source, theirs, target.offset());
-    post(&mut job, waits, &[put, put]);
-    post(&mut job, goes, &[put, put, put]);
-    let is_empty = |job: &mut Job<'_, H>, of| {
-        let QueueState { written, executed, .. } = state(job, of);
-        written == executed
+    let mut sources = queues.map(|_| region(&mut job, 0, 64));
+    let mut targets = queues.map(|_| region(&mut job, 1, 64));
+    targets.iter_mut().for_each(|target| target.fill(0));
+    // Fills a task's queue with its next data.
+    let mut begun = [0; 2];
+    let mut begin = |job: &mut Job<'_, H>, task: usize| {
+        begun[task] += 1;
+        sources[task].copy_from_slice(&pattern(begun[task], 64));
+        let put = data(&sources[task], theirs, targets[task].offset());
+        post(job, queues[task], &[put; PUTS as usize]);
+        begun
     };
-    assert_eq!(completions(&mut job, goes).last().map(|last| last.index), Some(2));
-    assert!(is_empty(&mut job, goes) && !is_empty(&mut job, waits));
-    assert_eq!(completions(&mut job, waits), [], "the other still waits");
-    post(&mut job, trigger, &[ready(waits, 2)]);
-    assert_eq!(completions(&mut job, waits).last().map(|last| last.index), Some(1));
-    assert!(is_empty(&mut job, waits));
+    // The task to go on with: its last command has completed.
+    let mut ends = [0; 2].map(|_: u64| PUTS - 1);
+    let mut next = |job: &mut Job<'_, H>| {
+        let is_empty = |task: &usize| {
+            let last = completions(job, queues[*task]).last().map(|last| last.index);
+            last == Some(ends[*task])
+        };
+        let task = [0, 1].into_iter().find(is_empty);
+        task.inspect(|task| ends[*task] += PUTS)
+    };
+    begin(&mut job, 0);
+    begin(&mut job, 1);
+    for round in 1..=5 {
+        assert_eq!(next(&mut job), Some(1), "the first task's queue is not empty");
+        assert_eq!(targets[1][..], pattern(round, 64), "what the second one has sent is there");
+        assert_eq!(begin(&mut job, 1), [1, round + 1]);
+    }
+    assert!(targets[0].iter().all(|byte| *byte == 0), "the first one's data wait");
+    assert_eq!(next(&mut job), Some(1));
+    assert_eq!(next(&mut job), None, "the second one has nothing more to do");
+    post(&mut job, trigger, &[ready(queues[0], PUTS as u32)]);
+    assert_eq!(next(&mut job), Some(0));
+    assert_eq!(targets[0][..], pattern(1, 64));
 }
 
 /// TF-07: the receiver's READY-TO-RECV from a normal queue releases the sender's data and end of
@@ -524,6 +546,45 @@ pub fn tf_19_queues_and_slots_are_limited<H: Harness>(harness: &H) {
     assert_eq!(job.port(0).post_queue(queue, &[]), Err(absent));
     assert_eq!(job.port(1).queue_state(all[1]), Err(absent));
     assert_eq!(job.port(0).free_queues().0, 1);
+}
+
+/// CJ-01: a queue's write pointer goes on around a queue that holds so many commands: it takes as
+/// many more as have run, neither more nor fewer, from every offset, and each command arrives once,
+/// in order.
+pub fn cj_01_a_queue_takes_as_many_commands_as_have_run<H: Harness>(harness: &H) {
+    const SLOTS: u32 = 5;
+    let mut job = Job::open(harness, &Setup::private(2));
+    let mine = job.port(0).create_queue(SESSION, SLOTS).expect("a queue is free");
+    let (theirs, trigger) = (create(&mut job, 1, SESSION), create(&mut job, 1, QueueMode::Normal));
+    let mut source = region(&mut job, 0, 40 * 16);
+    source.copy_from_slice(&pattern(1, 40 * 16));
+    let mut target = region(&mut job, 1, 16);
+    target.fill(0);
+    let (first, at) = (source.offset(), target.offset());
+    let mut commands = (0..40).map(|number| {
+        let from = first + 16 * number;
+        let put = QueuePut { from, at, length: 16, to: theirs, notify: true, release: 0 };
+        QueueCommand::Put(put)
+    });
+    let (mut arrived, mut waiting) = (0, 0);
+    for run in (0..=SLOTS).cycle() {
+        let room = SLOTS - waiting;
+        let more: Vec<_> = commands.by_ref().take(room as usize).collect();
+        if more.len() < room as usize {
+            break;
+        }
+        let nop = vec![QueueCommand::Nop; room as usize + 1];
+        let full = QueueFull { free: room.into(), wanted: u64::from(room) + 1 };
+        assert_eq!(job.port(0).post_queue(mine.queue, &nop), Err(QueueError::Full(full)));
+        post(&mut job, mine, &more);
+        for _ in 0..run {
+            post(&mut job, trigger, &[ready(mine, 1)]);
+            assert_eq!(target[..], source[16 * arrived..][..16], "{arrived}");
+            arrived += 1;
+        }
+        waiting = SLOTS - run;
+    }
+    assert!(arrived > 4 * SLOTS as usize, "{arrived}");
 }
 
 /// Commands that were written once can run repeatedly, also across the end of the queue.
