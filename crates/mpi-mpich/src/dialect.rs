@@ -139,9 +139,8 @@ const fn place(number: u32) -> usize {
     ((number >> 26 << 7) | (number & 0x7F)) as usize
 }
 
-/// The entries of [`HANDLES`] by place. The others are 0, which
-/// no object has in either form.
-const STANDARD: [(u32, u32); 36 << 7] = {
+/// The entries of [`HANDLES`] by place. The others are 0, which no object has in either form.
+static STANDARD: [(u32, u32); 36 << 7] = {
     let mut all = [(0, 0); 36 << 7];
     let mut at = 0;
     while at < HANDLES.len() {
@@ -154,7 +153,7 @@ const STANDARD: [(u32, u32); 36 << 7] = {
 };
 
 /// MPICH's number of each predefined handle, by that of the standard; 0 for the others.
-const MPICH: [u32; 1024] = {
+static MPICH: [u32; 1024] = {
     let mut all = [0; 1024];
     let mut at = 0;
     while at < HANDLES.len() {

@@ -70,9 +70,9 @@ impl TestWorld {
     }
 }
 
-/// What each number must be shown in: its letters on the page, and whether a test does.
-const SIDES: [(&str, fn(TestWorld) -> bool); 2] =
-    [("R, T", TestWorld::is_real), ("S", TestWorld::is_simulated)];
+/// Where each number must be shown: the letters on the page, and whether a test runs there.
+type Side = (&'static str, fn(TestWorld) -> bool);
+const SIDES: [Side; 2] = [("R, T", TestWorld::is_real), ("S", TestWorld::is_simulated)];
 
 /// Files and tests that are not of one process alone. The first row that covers a file or names a
 /// test counts.

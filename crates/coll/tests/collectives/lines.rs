@@ -273,9 +273,9 @@ fn long_data_of_one_part_go_the_same_way_at_all_ranks() {
     }
 }
 
-/// Six calls use lines, and their times are recorded. Then messages are tried: at once by the root of
-/// a broadcast; where all contribute, after a call by lines that announces it, which is the seventh
-/// of the allgathers.
+/// Six calls use lines, and their times are recorded. Then messages are tried: at once by the root
+/// of a broadcast; where all contribute, after a call by lines that announces it, which is the
+/// seventh of the allgathers.
 #[test]
 fn messages_are_tried_when_lines_are_known() {
     let layout = SegmentLayout { ring_bytes: 1 << 16, ..SegmentLayout::for_ranks(2) };
