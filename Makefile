@@ -106,7 +106,7 @@ python: ## build the Python package and run its tests
 	@scripts/setup.sh rust cc python3
 	$(ALONE) scripts/python.sh $(TARGET)/python
 	$(ALONE) timeout --foreground $(if $(HIKYAKU_LONG),3600,$(LIMIT)) \
-		$(TARGET)/python/bin/python -m pytest
+		$(TARGET)/python/bin/python -m pytest --durations=25 --durations-min=10
 
 # MPICH's source is not in this repository. On Debian, get it with `apt-get source mpich`. The suite
 # runs with both binary interfaces, six minutes each once its tests are compiled.
