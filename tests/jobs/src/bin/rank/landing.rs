@@ -289,8 +289,16 @@ fn whole_or_in_parts(
     if world.rank() == 0 {
         let number = world.landing().ring_of(3)?.unwrap();
         window.wait(1, 3, |value| value == round)?;
-        let ring = world.landing().ring(number).unwrap();
         let fits = if choice == Granularity::PerMessage { 2 * PACKET as u64 } else { 0 };
+        // Injected faults delay packets: they may land after the word.
+        let ring = loop {
+            let ring = world.landing().ring(number).unwrap();
+            if ring.held + fits >= ring.bytes {
+                break ring;
+            }
+            window.local()?;
+            std::thread::yield_now();
+        };
         assert_eq!(ring.held + fits, ring.bytes, "{choice:?}");
         for _ in 2..ring.bytes / PACKET as u64 {
             world.recv(&mut long[..PACKET], 3, 2)?;
