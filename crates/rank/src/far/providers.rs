@@ -125,7 +125,14 @@ fn conforms(provider: &str) {
             say(&format!("skipped: shm of {}: crashes on 4 KiB within one process", said[0]));
             continue;
         }
-        let (passed, told) = run(provider, release, &["far::conformance", "--skip", "layers"]);
+        let all = || run(provider, release, &["far::conformance", "--skip", "layers"]);
+        let (mut passed, mut told) = all();
+        // The provider's own fault within one process, beside other tests: no test fails, the
+        // process ends in the middle. Twice in succession is another fault.
+        if provider == "shm" && !passed && !told.contains("FAILED") && !told.contains("panicked") {
+            say(&format!("shm of {}: ended in the middle, once more", said[0]));
+            (passed, told) = all();
+        }
         assert!(passed, "{provider} of {}, in {LIMIT} s at most: {told}", said[0]);
         say(&format!("{provider} of {}: passed", said[0]));
     }
