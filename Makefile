@@ -58,7 +58,7 @@ test: built ## run every test in short: unit, conformance, kill, soak, tidy, Pyt
 	+@$(call BESIDE,3,longest python first second documented)
 
 # Random programs in the long tests: half run for real, half in virtual time on every machine.
-PROGRAMS := 1000
+PROGRAMS := 400
 
 # The tests of `make test`, at length. They are the same programs, so nothing is built twice; only
 # the loom models need their own build. The long tests use both CPUs, so fewer run in parallel.
