@@ -546,7 +546,7 @@ impl<'t, G: Group> LineRounds<'t, G> {
 
     /// How many calls the mate at `place` announces, if its word is `word` but for that.
     fn ahead_of(&self, place: usize, said: u64, word: u64) -> Option<u32> {
-        (place == 0).then_some(())?;
+        self.long.filter(|_| place == 0)?;
         Signature::calls_ahead(said, word)
     }
 
