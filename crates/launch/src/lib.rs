@@ -108,7 +108,9 @@ impl Launch {
         let mut crew = LocalRanks::new(memory, 0, interactive).map_err(prepare)?;
         let (programs, allowed) = (&self.all_programs()[..], &allowed_cpus()[..]);
         let (count, stdin, variables) = (self.ranks, None, &[][..]);
-        let start = Start { launch: self, programs, count, stdin, files, allowed, variables };
+        let beside = (0, 0);
+        let start =
+            Start { launch: self, programs, count, stdin, files, beside, allowed, variables };
         crew.start(start, || prepared.is_ending())?;
         let started = crew.started();
         JobEngine::new(self, prepared, crew, started).map_err(prepare)?.run()

@@ -58,10 +58,21 @@ pub(super) struct Start<'s> {
     pub(super) stdin: Option<Stdio>,
     /// The limit on open files for the ranks.
     pub(super) files: Option<Rlimit>,
+    /// Ranks of other hosts that use the same CPUs: of hosts before this one, and after it.
+    pub(super) beside: (u32, u32),
     /// CPUs that ranks may use.
     pub(super) allowed: &'s [usize],
     /// Variables that replace this process's own.
     pub(super) variables: &'s Variables,
+}
+
+impl Start<'_> {
+    /// The CPUs of the rank with this index. `None`: it is not bound.
+    pub(super) fn cpus_of(&self, index: u32) -> Option<&[usize]> {
+        let (before, after) = self.beside;
+        let ranks = before + self.count + after;
+        cpus_of(self.launch.bind, before + index, ranks, self.allowed)
+    }
 }
 
 impl<'a> LocalRanks<'a> {
@@ -112,7 +123,7 @@ impl<'a> LocalRanks<'a> {
                     stdin
                 }
             };
-            let cpus = cpus_of(start.launch.bind, index, start.count, start.allowed);
+            let cpus = start.cpus_of(index);
             let mut environment = self.environment(rank, start.launch);
             environment.extend(program.variables.iter().cloned());
             let spawned = Recipe { program, files: start.files, variables: start.variables }

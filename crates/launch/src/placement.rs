@@ -3,6 +3,8 @@
 //! Everything here is relative to the launcher's mask (from a batch system's cpuset, `taskset`, a
 //! container), never to the machine's CPUs.
 
+use std::fs;
+
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// How ranks are bound to CPUs.
@@ -30,6 +32,16 @@ pub enum Bind {
 pub(super) fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// The running system and the CPUs on which this process may run: equal texts mean the same CPUs.
+/// Containers of one machine are told apart by their cpusets alone. `None`: the system does not
+/// tell.
+pub(super) fn machine() -> Option<String> {
+    let system = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(format!("{}/{}", system.trim(), cpus.trim()))
 }
 
 /// The CPUs of a rank, out of the launcher's `allowed` ones; `None` leaves its mask unchanged.
@@ -72,6 +84,21 @@ mod tests {
                 assert!(!cpus_of(Bind::Auto, rank, ranks, &ALLOWED).unwrap_or(&[]).is_empty());
             }
         }
+    }
+
+    #[test]
+    fn a_machine_is_its_system_and_cpus() {
+        let here = machine().unwrap();
+        assert!(here.len() > 36 && !here.contains(char::is_whitespace), "{here}");
+        let set = sched_getaffinity(None).unwrap();
+        let mut less = set;
+        less.unset(allowed_cpus()[0]);
+        if less.count() > 0 {
+            rustix::thread::sched_setaffinity(None, &less).unwrap();
+            assert_ne!(machine().unwrap(), here);
+            rustix::thread::sched_setaffinity(None, &set).unwrap();
+        }
+        assert_eq!(machine().unwrap(), here);
     }
 
     #[test]

@@ -797,7 +797,7 @@ mod tests {
     fn one_of_two_hosts() -> Option<RankPort> {
         // It leaves without a message to a rank that it has not communicated with.
         let (of, names, key, tells_ends) = (Vec::new(), Vec::new(), [7; 16], true);
-        let hosts = Some(Hosts { own: 0, of, names, key, tells_ends });
+        let hosts = Some(Hosts { own: 0, of, names, key, tells_ends, beside: 0 });
         let config = JobConfig { hosts, ..JobConfig::new(2, 2) };
         let (_, ports) = open_hosts(&config, &[0, 1], key).unwrap();
         match RankPort::open(ports.into_iter().next()?) {

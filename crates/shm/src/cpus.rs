@@ -59,7 +59,8 @@ impl Mask {
 pub(crate) struct Company {
     /// The number of processors on which this rank may run.
     pub(crate) cpus: u32,
-    /// The number of ranks confined to those processors, with this one; counted until too many.
+    /// The number of ranks confined to those processors, with this one and those of other hosts;
+    /// counted until too many.
     pub(crate) confined: u32,
     /// The number of processors that the cgroup allows, if it has a quota.
     pub(crate) quota: Option<u32>,
@@ -70,16 +71,16 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// Counts the announced ranks that compete with `own`. Ranks that have not announced yet are
-    /// assumed to run elsewhere until they do. Beyond the number of processors the count does not
-    /// matter.
+    /// Counts the announced ranks that compete with `own`; `beside` ranks of other hosts do. Ranks
+    /// that have not announced yet are assumed to run elsewhere until they do. Beyond the number of
+    /// processors the count does not matter.
     pub(crate) fn count(
         own: &Mask,
         quota: Option<u32>,
-        ranks: u32,
+        (ranks, beside): (u32, u32),
         masks: impl Iterator<Item = Mask>,
     ) -> Company {
-        let mut company = Company { cpus: own.count(), confined: 0, quota, known: 0, ranks };
+        let mut company = Company { cpus: own.count(), confined: beside, quota, known: 0, ranks };
         for mask in masks {
             company.known += 1;
             company.confined += u32::from(mask.within(own));
@@ -115,7 +116,7 @@ mod tests {
     fn crowded(own: usize, masks: &[Option<Mask>], quota: Option<u32>) -> bool {
         let own = masks[own].unwrap();
         let count = masks.len() as u32;
-        Company::count(&own, quota, count, masks.iter().flatten().copied()).is_crowded()
+        Company::count(&own, quota, (count, 0), masks.iter().flatten().copied()).is_crowded()
     }
 
     #[test]
@@ -137,6 +138,14 @@ mod tests {
         assert!(!crowded(0, &[all, all], None));
         assert!(crowded(0, &[all, all, all], None));
         assert!(!crowded(0, &[all, all, None], None));
+    }
+
+    #[test]
+    fn ranks_of_other_hosts_count_too() {
+        let own = Mask::of(&[0, 1]);
+        let crowded = |beside| Company::count(&own, None, (1, beside), [own].into_iter());
+        assert_eq!([0, 1, 2].map(|beside| crowded(beside).is_crowded()), [false, false, true]);
+        assert!(crowded(0).is_alone() && !crowded(1).is_alone());
     }
 
     #[test]

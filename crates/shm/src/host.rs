@@ -245,7 +245,8 @@ impl ShmHost {
         let config = &self.mapping().plan().config;
         let here = (0..config.ranks).filter(|rank| config.is_here(*rank));
         let masks = here.filter_map(|rank| self.mapping().note(rank).mask());
-        let ranks = self.company.get().ranks;
+        let beside = config.hosts.as_ref().map_or(0, |hosts| hosts.beside);
+        let ranks = (self.company.get().ranks, beside);
         self.company.set(Company::count(&self.mask, self.quota, ranks, masks));
     }
 

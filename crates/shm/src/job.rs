@@ -259,7 +259,7 @@ pub fn open_hosts(
     let of_host = |own| {
         let names = (0..hosts).map(|host| format_args!("host{host}").into()).collect();
         let tells_ends = config.hosts.as_ref().is_some_and(|hosts| hosts.tells_ends);
-        let hosts = Some(Hosts { own, of: of.to_vec(), names, key, tells_ends });
+        let hosts = Some(Hosts { own, of: of.to_vec(), names, key, tells_ends, beside: 0 });
         Job::create_private(&JobConfig { hosts, ..config.clone() })
     };
     let jobs: Vec<Job> = (0..hosts).map(of_host).collect::<Result<_, _>>()?;
@@ -554,7 +554,7 @@ mod tests {
     fn of_two_hosts() -> JobConfig {
         let names = ["a", "b"].map(Name::new).into();
         let of = vec![0, 1, 1, 0];
-        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true };
+        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true, beside: 0 };
         JobConfig { hosts: Some(hosts), ..JobConfig::new(4, 4) }
     }
 
@@ -563,7 +563,7 @@ mod tests {
         const ALL: u32 = 200_000;
         let names = (0..ALL / 2).map(|host| format_args!("host{host}").into()).collect();
         let of = (0..ALL).map(|rank| rank / 2).collect();
-        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true };
+        let hosts = Hosts { own: 1, of, names, key: [7; 16], tells_ends: true, beside: 0 };
         let job = Job::create_private(&JobConfig::new(ALL, ALL).across(hosts)).unwrap();
         let bytes = || rustix::fs::fstat(job.fd()).unwrap().st_blocks as u64 * 512;
         let mut port = job.join(2, WaitTimes::DEFAULT).unwrap();

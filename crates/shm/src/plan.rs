@@ -88,6 +88,9 @@ pub struct Hosts {
     /// Whether the launcher reports on each host which ranks of others have ended, so that a rank
     /// that leaves need not notify those with which it has not communicated.
     pub tells_ends: bool,
+    /// The number of ranks of other hosts that compete for this host's processors: such hosts are
+    /// containers of one machine.
+    pub beside: u32,
 }
 
 impl Hosts {
@@ -333,6 +336,7 @@ impl JobConfig {
             layout.posters.into(),
             layout.first_rings.into(),
             self.moves_rings.into(),
+            self.hosts.as_ref().map_or(0, |hosts| hosts.beside.into()),
         ]
     }
 
@@ -374,7 +378,8 @@ impl JobConfig {
         let key = key.try_into().ok()?;
         let own = size(19)?.checked_sub(1);
         let tells_ends = [false, true].get(words[22] as usize).copied()?;
-        let hosts = own.map(|own| Hosts { own, of, names, key, tells_ends });
+        let beside = size(26)?;
+        let hosts = own.map(|own| Hosts { own, of, names, key, tells_ends, beside });
         let moves_rings = [false, true].get(words[25] as usize).copied()?;
         let config = JobConfig {
             ranks,
@@ -392,7 +397,7 @@ impl JobConfig {
 }
 
 /// The number of the header's words that [`JobConfig`] takes.
-pub(crate) const CONFIG_WORDS: usize = 26;
+pub(crate) const CONFIG_WORDS: usize = 27;
 
 /// The index of the word that is 0 if all ranks are on one host.
 pub(crate) const HOSTS_WORD: usize = 19;
@@ -633,7 +638,14 @@ mod tests {
 
     fn hosts(own: u32, of: &[u32]) -> Option<Hosts> {
         let key = std::array::from_fn(|byte| byte as u8 + 1);
-        Some(Hosts { own, of: of.to_vec(), names: names(of), key, tells_ends: own > 0 })
+        Some(Hosts {
+            own,
+            of: of.to_vec(),
+            names: names(of),
+            key,
+            tells_ends: own > 0,
+            beside: own,
+        })
     }
 
     /// The names of the hosts, of which there are at most four.

@@ -1,6 +1,7 @@
 //! Jobs on several hosts with an agent that is a script and runs the daemon on this machine. They
 //! test the launcher, the daemons and the frames between them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -25,6 +26,21 @@ fn ranks_of_all_hosts_write_labelled_lines() {
     let output = run(&[&words[..], &[script]].concat());
     assert_eq!(stderr(&output), "");
     assert_eq!(sorted(&stdout(&output)), ["[0] 0 of 4", "[1] 1 of 4", "[2] 2 of 4", "[3] 3 of 4"]);
+}
+
+/// Such hosts are containers of one machine.
+#[test]
+fn hosts_with_the_same_processors_divide_them() {
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap().count();
+    let lists = |hosts: &str, bind: &[&str]| {
+        let program = ["--", "grep", "Cpus_allowed_list", "/proc/self/status"];
+        let output = run(&[&on(hosts, AGENT)[..], bind, &program].concat());
+        stdout(&output).lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let all = lists("a:1,b:1", &["--bind", "none"]);
+    assert_eq!(all.len(), 1);
+    assert_eq!(lists("a:1,b:1", &[]).len() as u32, cpus.min(2), "one each");
+    assert_eq!(lists(&format!("a:{cpus},b:1"), &[]), all, "too many to be bound");
 }
 
 /// libfabric then starts faster. A value that the user sets, even an empty one, is kept.
@@ -94,6 +110,7 @@ fn hosts_that_cannot_start_are_one_line() {
     for (agent, program, code, said) in [
         (AGENT, "no-such-program", 2, "cannot run \"no-such-program\": there is no such program"),
         ("sh -c 'echo no route >&2; exit 255'", "true", 1, "exited with code 255: no route"),
+        ("sh -c '[ $0 = a ] || exit 254; exec sh -c \"$1\"'", "true", 1, "exited with code 254"),
         ("/no/such/agent", "true", 1, "there is no such file"),
         (other, "true", 1, "its hikyaku has version 0 (protocol 1), this one"),
     ] {

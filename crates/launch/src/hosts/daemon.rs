@@ -31,7 +31,7 @@ use super::{
     wire::{FrameSink, hang_up, knock},
 };
 use crate::{
-    LaunchError,
+    Bind, LaunchError,
     crew::{Crew, News, Tell},
     events::EventSet,
     interrupts::Interrupts,
@@ -49,6 +49,9 @@ const INPUT: u64 = 4;
 
 /// The interval at which the daemon polls the ranks' addresses, at first and at most.
 const ASK_CARDS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+
+/// How long a daemon waits for its plan: the launcher sends it once all daemons have greeted.
+const PLAN_LIMIT: Duration = GREETING_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// How long the launcher may take to read the last frames.
 const FLUSH_LIMIT: Duration = Duration::from_secs(2);
@@ -71,7 +74,8 @@ pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
         let of = plan.hosts_of_ranks();
         let names = plan.places.iter().map(|place| Name::new(&place.name)).collect();
         let (own, key) = (plan.own, plan.key);
-        let hosts = HostsOfMemory { own, of, names, key, tells_ends: true };
+        let beside = ranks_beside(plan, allowed_cpus().len());
+        let hosts = HostsOfMemory { own, of, names, key, tells_ends: true, beside };
         let config = JobConfig::new(ranks, per_node);
         let config = if plan.places.len() > 1 { config.across(hosts) } else { config };
         Job::create(&JobConfig { long_stores: plan.launch().long_stores, ..config })
@@ -92,6 +96,15 @@ pub fn daemon(of_host: &[(&str, &str)]) -> Result<(), String> {
     }
 }
 
+/// The number of ranks of other hosts with which the ranks of this one compete for its `cpus` CPUs.
+/// Ranks that are bound to CPUs of their own compete with none.
+fn ranks_beside(plan: &HostPlan, cpus: usize) -> u32 {
+    let (before, after) = plan.beside;
+    let all = before + plan.places[plan.own as usize].ranks + after;
+    let is_bound = plan.launch().bind != Bind::None && all as usize <= cpus;
+    if is_bound { 0 } else { before + after }
+}
+
 /// Waits for the launcher's plan.
 fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
     let start = Instant::now();
@@ -106,7 +119,7 @@ fn await_plan(decoder: &mut Decoder) -> Result<HostPlan, String> {
             Ok(None) => {}
             Err(error) => return Err(format!("what the launcher says is {error}")),
         }
-        let left = GREETING_LIMIT.saturating_sub(start.elapsed());
+        let left = PLAN_LIMIT.saturating_sub(start.elapsed());
         let left = Timespec::try_from(left).ok();
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], left.as_ref());
         let mut bytes = vec![0; READ_BYTES];
@@ -262,8 +275,16 @@ impl Daemon {
         let unset = of_host.iter().filter(|(name, _)| !is_set(name));
         variables.extend(unset.map(|(name, value)| (name.into(), value.into())));
         let variables = &variables[..];
-        let start =
-            Start { launch: &launch, programs: &programs, count, stdin, files, allowed, variables };
+        let start = Start {
+            launch: &launch,
+            programs: &programs,
+            count,
+            stdin,
+            files,
+            beside: self.plan.beside,
+            allowed,
+            variables,
+        };
         local.start(start, || false)?;
         self.events.add(&local, LOCAL).map_err(|errno| system(errno.into()))?;
         self.tell(&Frame::Started(local.pids()));

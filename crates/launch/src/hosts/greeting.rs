@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   STX "hikyaku-daemon" protocol=1 version=0.1.0 build=x86_64-release byte-order=little clock=…
+//!       machine=…
 //! ```
 //!
 //! The parent skips any bytes before the line, such as a banner or the output of a shell's start-up
@@ -10,7 +11,7 @@
 use super::bytes::Malformed;
 
 /// The version of the frame format. Changes with it.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 
 /// The beginning of the line. No banner contains the first byte.
 const BEGIN: &str = "\u{2}hikyaku-daemon ";
@@ -30,11 +31,13 @@ pub(super) struct Greeting {
     byte_order: String,
     /// Milliseconds since 1970.
     clock_ms: u64,
+    /// Hosts with the same text, if it is not empty, share their processors.
+    machine: String,
 }
 
 impl Greeting {
-    /// The greeting of this program at this time.
-    pub(super) fn own(clock_ms: u64) -> Greeting {
+    /// The greeting of this program at this time, on these processors.
+    pub(super) fn own(clock_ms: u64, machine: String) -> Greeting {
         let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         let byte_order = if cfg!(target_endian = "little") { "little" } else { "big" };
         Greeting {
@@ -43,14 +46,15 @@ impl Greeting {
             build: format!("{}-{profile}", std::env::consts::ARCH),
             byte_order: byte_order.to_owned(),
             clock_ms,
+            machine,
         }
     }
 
     pub(super) fn line(&self) -> String {
-        let Greeting { protocol, version, build, byte_order, clock_ms } = self;
+        let Greeting { protocol, version, build, byte_order, clock_ms, machine } = self;
         format!(
             "{BEGIN}protocol={protocol} version={version} build={build} byte-order={byte_order} \
-             clock={clock_ms}\n"
+             clock={clock_ms} machine={machine}\n"
         )
     }
 
@@ -85,7 +89,14 @@ impl Greeting {
             build: field("build")?,
             byte_order: field("byte-order")?,
             clock_ms: clock.map_err(|_| Malformed("a greeting without the time"))?,
+            // Daemons of protocol 2 and before do not say it, and must be recognised as such.
+            machine: field("machine").unwrap_or_default(),
         })
+    }
+
+    /// The processors of its host; empty if they are not known.
+    pub(super) fn machine(&self) -> &str {
+        &self.machine
     }
 
     /// The reason why that daemon and this program cannot work together, if there is one.
@@ -119,7 +130,7 @@ mod tests {
 
     #[test]
     fn it_is_found_behind_a_banner_and_in_pieces() {
-        let own = Greeting::own(5);
+        let own = Greeting::own(5, "m".into());
         let text = format!("Welcome!\nprompt> {}rest", own.line());
         for end in 0..text.len() {
             let found = Greeting::find(&text.as_bytes()[..end]).unwrap();
@@ -131,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let own = Greeting::own(1_000_000);
+        let own = Greeting::own(1_000_000, String::new());
         let other = Greeting { version: "9.9".into(), ..own.clone() };
         assert!(other.differs(&own).unwrap().starts_with("its hikyaku has version 9.9 (protocol"));
         let other = Greeting { byte_order: "big".into(), ..own.clone() };

@@ -8,8 +8,8 @@
 //!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
-//! A link begins with the daemon's greeting. The answer is the plan; other frames are queued until
-//! then. If the plan names a network, frames stay queued until the daemon has connected to the
+//! A link begins with the daemon's greeting. The answer is the plan, once all daemons have greeted:
+//! only then is it known which hosts share processors. Other frames are queued until then. If the plan names a network, frames stay queued until the daemon has connected to the
 //! gate, which makes that connection the channel, or until its first frame comes through the agent.
 //! A link is down when the agent has ended, the channel is closed or malformed, or the daemon is
 //! silent for too long. Its failure takes all hosts behind it down, and is reported once.
@@ -42,8 +42,8 @@ use super::{
     wire::{Admitted, FrameSink, Gate, KNOCK_LIMIT},
 };
 use crate::{
-    LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, ranks::RankProcesses,
-    spawn::Recipe,
+    LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, placement::machine,
+    ranks::RankProcesses, spawn::Recipe,
 };
 
 /// How long a daemon may take to greet. Agents that cannot reach a host report that earlier.
@@ -117,6 +117,8 @@ struct DaemonLink {
 enum LinkPhase {
     /// The bytes received before the greeting.
     Greeting(Vec<u8>),
+    /// The daemon waits for its plan, until the others have greeted. The processors of its host.
+    Greeted(String),
     /// The daemon has its plan, and may still connect.
     Joining,
     Up,
@@ -218,7 +220,7 @@ impl DaemonLinks {
             }
             match link.phase {
                 LinkPhase::Up => link.to.push(host, frame),
-                LinkPhase::Greeting(_) | LinkPhase::Joining => {
+                LinkPhase::Greeting(_) | LinkPhase::Greeted(_) | LinkPhase::Joining => {
                     link.queued.push((host, frame.clone()));
                 }
                 LinkPhase::Down => {}
@@ -232,10 +234,10 @@ impl DaemonLinks {
         all.into_iter().find(|hosts| hosts.contains(&host)).cloned().unwrap_or_default()
     }
 
-    /// Drops hosts that have not greeted, because nothing is to be started any more.
+    /// Drops hosts that have no plan, because nothing is to be started any more.
     pub(super) fn cut_silent(&mut self, now: Duration) {
         for (number, link) in self.links.iter_mut().enumerate() {
-            if matches!(link.phase, LinkPhase::Greeting(_)) {
+            if matches!(link.phase, LinkPhase::Greeting(_) | LinkPhase::Greeted(_)) {
                 link.down_at = Some(now);
                 self.agents.send_to(number, Signal::KILL);
             }
@@ -368,20 +370,24 @@ impl DaemonLinks {
         let link = &mut self.links[number];
         match &mut link.phase {
             LinkPhase::Down => return Ok(()),
-            LinkPhase::Up | LinkPhase::Joining => link.decoder.feed(bytes),
+            LinkPhase::Up | LinkPhase::Joining | LinkPhase::Greeted(_) => link.decoder.feed(bytes),
             LinkPhase::Greeting(before) => {
                 before.extend_from_slice(bytes);
                 let Some((greeting, end)) = Greeting::find(before)? else { return Ok(()) };
                 let rest = before.split_off(end);
                 link.decoder.feed(&rest);
-                if let Some(what) = self.greet(number, &greeting, now, tell) {
+                if let Err(what) = self.greet(number, &greeting, tell) {
                     self.take_down(number, &what, tell);
                     return Ok(());
                 }
+                self.send_plans(now);
             }
         }
         let link = &mut self.links[number];
         while let Some((host, frame)) = link.decoder.next()? {
+            if matches!(link.phase, LinkPhase::Greeted(_)) {
+                return Err(Malformed("a frame before the plan"));
+            }
             link.come_up();
             if frame == Frame::Beat {
                 continue;
@@ -397,17 +403,16 @@ impl DaemonLinks {
         Ok(())
     }
 
-    /// Answers a greeting with the plan; or returns why it cannot.
+    /// Takes in a greeting; or returns why the daemon cannot be used.
     fn greet(
         &mut self,
         number: usize,
         greeting: &Greeting,
-        now: Duration,
         tell: &mut TellLink<'_>,
-    ) -> Option<String> {
+    ) -> Result<(), String> {
         let own = own_greeting();
         if let Some(differs) = greeting.differs(&own) {
-            return Some(differs);
+            return Err(differs);
         }
         let link = &mut self.links[number];
         let name = self.plan.name(link.hosts.start);
@@ -415,18 +420,39 @@ impl DaemonLinks {
         for line in lines.into_iter().flatten() {
             tell(LinkNews::Said(format!("host {name}: {line}")));
         }
-        (self.plan.own, self.plan.until) = (link.hosts.start, link.hosts.end);
-        let mut plan = self.plan.clone();
-        // The own host has no agent that could be slow.
-        plan.network = plan.network.filter(|_| !self.plan.places[plan.own as usize].is_own);
-        let connects = plan.network.is_some();
-        link.phase = LinkPhase::Joining;
-        link.down_at = Some(now + KNOCK_LIMIT + plan.patience());
-        link.to.push(link.hosts.start, &Frame::Plan(Box::new(plan)));
-        if !connects {
-            link.come_up();
+        link.phase = LinkPhase::Greeted(greeting.machine().to_owned());
+        link.down_at = link.down_at.filter(|_| link.ended.is_some());
+        Ok(())
+    }
+
+    /// Sends the daemons their plans, once all have greeted.
+    fn send_plans(&mut self, now: Duration) {
+        let machine = |link: &DaemonLink| match &link.phase {
+            LinkPhase::Greeted(machine) => Some((machine.clone(), link.hosts.start)),
+            _ => None,
+        };
+        let Some(machines) = self.links.iter().map(machine).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        for (number, link) in self.links.iter_mut().enumerate() {
+            let (machine, own) = &machines[number];
+            let ranks_there = |others: &[(String, u32)]| {
+                let same = others.iter().filter(|(other, _)| !other.is_empty() && other == machine);
+                same.map(|(_, host)| self.plan.places[*host as usize].ranks).sum()
+            };
+            let mut plan = self.plan.clone();
+            (plan.own, plan.until) = (link.hosts.start, link.hosts.end);
+            plan.beside = (ranks_there(&machines[..number]), ranks_there(&machines[number + 1..]));
+            // The own host has no agent that could be slow.
+            plan.network = plan.network.filter(|_| !self.plan.places[*own as usize].is_own);
+            let connects = plan.network.is_some();
+            link.phase = LinkPhase::Joining;
+            link.down_at = Some(now + KNOCK_LIMIT + plan.patience());
+            link.to.push(link.hosts.start, &Frame::Plan(Box::new(plan)));
+            if !connects {
+                link.come_up();
+            }
         }
-        None
     }
 
     /// Makes the connections of daemons the channels of their links.
@@ -598,5 +624,6 @@ pub(super) fn beat(plan: &HostPlan) -> Duration {
 /// This program's greeting now.
 pub(super) fn own_greeting() -> Greeting {
     let clock = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
-    Greeting::own(u64::try_from(clock.as_millis()).unwrap_or(u64::MAX))
+    let clock_ms = u64::try_from(clock.as_millis()).unwrap_or(u64::MAX);
+    Greeting::own(clock_ms, machine().unwrap_or_default())
 }

@@ -110,6 +110,7 @@ impl OnHosts {
             own: 0,
             until: u32::try_from(self.places.len()).unwrap_or(u32::MAX),
             places,
+            beside: (0, 0),
             key: random().map_err(system(secret))?,
             network,
             agent: self.agent.clone(),

@@ -31,6 +31,8 @@ pub(super) struct HostPlan {
     pub(super) until: u32,
     /// All hosts. Ranks are numbered in this order.
     pub(super) places: Vec<PlanHost>,
+    /// Ranks of other hosts that share this one's processors: of hosts before it, and after it.
+    pub(super) beside: (u32, u32),
     /// The secret key of the job's ranks.
     pub(super) key: [u8; 16],
     /// Where to connect; `None`: frames go through the agent.
@@ -116,9 +118,12 @@ impl HostPlan {
         let hosts = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         let total: u64 = self.places.iter().map(|place| u64::from(place.ranks)).sum();
         let programs: u64 = self.job.programs.iter().map(|program| u64::from(program.ranks)).sum();
+        let (before, after) = self.beside;
+        let beside = u64::from(before) + u64::from(after);
         let fits = self.own < self.until
             && self.until <= hosts
             && total <= u64::from(crate::MAX_RANKS)
+            && beside <= total
             && total == programs
             && self.places.iter().all(|place| place.ranks > 0);
         if fits { Ok(()) } else { Err(Malformed("a plan whose parts do not fit")) }
@@ -210,6 +215,6 @@ fields!(PlannedProgram: ranks, program, args, variables, inherited, folder);
 fields!(PlannedJob: ranks_per_node, bind, long_stores, variables, programs);
 fields!(PlannedNetwork: name, secret, parent);
 fields!(
-    HostPlan: own, until, places, key, network, agent, daemon, patience_ms, interactive, variables,
+    HostPlan: own, until, places, beside, key, network, agent, daemon, patience_ms, interactive, variables,
     job
 );

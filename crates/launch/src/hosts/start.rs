@@ -4,7 +4,8 @@
 //! ```text
 //!   launcher ── agent ──► daemon: greeting ──►       each process starts the agents of its part
 //!            ◄──────────────────────────────         one after the other
-//!            ── plan ──────► starts the agents behind it, then its own ranks
+//!            ── plan ──────► once all of the part have greeted: starts the agents behind it,
+//!                            then its own ranks
 //!            ◄─ started ──── each host's, passed on from daemon to daemon
 //!            ◄─ cards ────── of a host and those behind it, once all are there
 //!            ── cards of all ──► passed on piece by piece
@@ -119,6 +120,7 @@ fn plan_bytes(job: &StartedJob) -> u64 {
         own: 0,
         until: job.hosts,
         places: (0..job.hosts).map(place).collect(),
+        beside: (0, 0),
         key: [0; 16],
         network: None,
         agent: vec!["ssh".into()],
@@ -168,11 +170,11 @@ impl Start<'_> {
         let parts = self.parts(hosts);
         let all = &mut self.all;
         (all.depth, all.children) = (all.depth.max(depth), all.children.max(parts.len() as u32));
-        let (mut busy, mut known) = (now + costs.process * parts.len() as u32, now);
-        for (part, number) in parts.into_iter().zip(1..) {
+        let begun = now + costs.process * parts.len() as u32;
+        let (mut busy, mut known) = (begun + costs.agent + costs.latency, now);
+        for part in parts {
             let count = part.end - part.start;
-            let greeted = now + costs.process * number + costs.agent + costs.latency;
-            busy = busy.max(greeted) + costs.frame + self.wire(self.plan);
+            busy += costs.frame + self.wire(self.plan);
             let begun = busy + costs.latency + costs.frame;
             self.all.plans += 1;
             // The daemon starts the daemons behind it, then its own ranks.

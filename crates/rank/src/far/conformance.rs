@@ -359,7 +359,7 @@ impl Harness for Between {
         let ranks = layout.ranks;
         let of: Vec<u32> = (0..ranks).map(|rank| rank % self.hosts).collect();
         let (key, tells_ends) = ([7; 16], true);
-        let hosts = Hosts { own: 0, of: of.clone(), names: Vec::new(), key, tells_ends };
+        let hosts = Hosts { own: 0, of: of.clone(), names: Vec::new(), key, tells_ends, beside: 0 };
         let config = JobConfig {
             ranks,
             ranks_per_node,

@@ -110,7 +110,7 @@ fn a_rank_of_640_000_takes_200_mib_at_most() {
         let ranks = hosts * HERE;
         let of = (0..ranks).map(|rank| rank / HERE).collect();
         let names = (0..hosts).map(|host| format_args!("host{host}").into()).collect();
-        let hosts_of = Hosts { own: 0, of, names, key: [0; 16], tells_ends: true };
+        let hosts_of = Hosts { own: 0, of, names, key: [0; 16], tells_ends: true, beside: 0 };
         let job = JobConfig::new(ranks, ranks).across(hosts_of).bytes().unwrap();
         let near = job as usize / HERE as usize + partners * NEAR_PARTNER;
         let (ranks, far) = (ranks as usize, (ranks - HERE) as usize);
@@ -147,8 +147,14 @@ fn opened(config: &JobConfig, of: &[u32]) -> Option<(Vec<Job>, Vec<NearPort>, Ve
 #[test]
 fn leaving_takes_connections_to_those_who_were_spoken_to() {
     let of = [0, 1, 2, 3, 3];
-    let tells_ends =
-        Hosts { own: 0, of: Vec::new(), names: Vec::new(), key: [0; 16], tells_ends: true };
+    let tells_ends = Hosts {
+        own: 0,
+        of: Vec::new(),
+        names: Vec::new(),
+        key: [0; 16],
+        tells_ends: true,
+        beside: 0,
+    };
     let told = JobConfig { hosts: Some(tells_ends), ..JobConfig::new(5, 5) };
     for (config, kept, alone, met) in [
         (&told, false, vec![], vec![3]),
@@ -197,7 +203,8 @@ fn leaving_takes_connections_to_those_who_were_spoken_to() {
 /// the other one when its process has ended.
 #[test]
 fn windows_of_ranks_that_have_left_are_given_back() {
-    let hosts = Hosts { own: 0, of: vec![], names: vec![], key: [0; 16], tells_ends: true };
+    let hosts =
+        Hosts { own: 0, of: vec![], names: vec![], key: [0; 16], tells_ends: true, beside: 0 };
     let config = JobConfig { hosts: Some(hosts), ..JobConfig::new(2, 2) };
     let Some((jobs, mut ports, mut fars)) = opened(&config, &[0, 1]) else { return };
     let (mut first, mut second) = (fars.remove(0), fars.remove(0));

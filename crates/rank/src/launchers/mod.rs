@@ -174,7 +174,7 @@ fn introduce(launcher: &mut dyn Launcher, of: &[u32]) -> Result<Hosts, LauncherE
         let name = unhex(&launcher.get(rank, HOST)?).ok_or(LauncherError::Missing { rank })?;
         names.push(Name::new(&String::from_utf8_lossy(&name)));
     }
-    Ok(Hosts { own, of: of.to_vec(), names, key, tells_ends: false })
+    Ok(Hosts { own, of: of.to_vec(), names, key, tells_ends: false, beside: 0 })
 }
 
 /// The error of a rank that cannot join the memory made by another one on its host.
