@@ -18,8 +18,9 @@ use crate::launchers::{LaunchedRank, LauncherError};
 use crate::port::RankPort;
 use crate::threads::Inside;
 
-/// Why a program could not join its job.
-#[derive(Debug, Error)]
+/// Why a program could not join its job. `Debug` prints the same line as `Display`: Rust prints that
+/// for an error that `main` returns.
+#[derive(Error)]
 pub enum InitError {
     /// It was started by `hikyaku run`, and the job could not be joined.
     #[error(transparent)]
@@ -57,6 +58,12 @@ pub enum InitError {
     /// It was started alone, and a job of one rank could not be made.
     #[error(transparent)]
     Single(#[from] JobError),
+}
+
+impl fmt::Debug for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl InitError {

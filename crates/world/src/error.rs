@@ -1,5 +1,7 @@
 //! The errors of this crate, and whose fault they are.
 
+use std::fmt;
+
 use hikyaku_coll::CollError;
 use hikyaku_coll::topology::TopologyError;
 use hikyaku_dsm::driver::SharedError;
@@ -11,8 +13,9 @@ use hikyaku_rank::persistent::PersistentError;
 pub use hikyaku_rank::{InitError, LandingError, WindowError};
 use thiserror::Error;
 
-/// Why a call of [`crate::World`] failed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+/// Why a call of [`crate::World`] failed. `Debug` prints the same line as `Display`: Rust prints that
+/// for an error that `main` returns.
+#[derive(Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// A message failed: [`MsgError`] says whose fault that is.
     #[error(transparent)]
@@ -131,6 +134,12 @@ pub enum Error {
         /// Size of one, bytes.
         element: usize,
     },
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<CollError<MsgError>> for Error {

@@ -1,6 +1,7 @@
 //! Each program prints the same on one rank and on several, in real and in virtual time.
 
 use std::fs;
+use std::process::Command;
 
 use hikyaku_jobs::own;
 
@@ -79,4 +80,14 @@ fn the_readme_shows_the_ring() {
     let ring = read("src/bin/ring.rs").expect("the program is there");
     let (_, code) = ring.split_once("\n\n").expect("a line says what it is");
     assert!(readme.contains(&format!("```rust\n{code}```")), "README.md differs from ring.rs");
+}
+
+/// The `main` of these programs returns the error, which Rust prints by `Debug`.
+#[test]
+fn an_error_that_main_returns_is_one_line() {
+    let ring = env!("CARGO_BIN_EXE_ring");
+    let output = Command::new(ring).env("HIKYAKU_UNMATCHED", "much").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("Error: HIKYAKU_UNMATCHED: "), "{said}");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
 }
