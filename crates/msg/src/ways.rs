@@ -121,6 +121,12 @@ const BLOCK: u32 = 2;
 /// clean after two more.
 const TRIES: u32 = 5;
 
+/// The same for messages of at least [`VERY_LONG`] bytes, whose cost hardly depends on what the
+/// caches hold, and of which a program may send few.
+const FEW_TRIES: u32 = 3;
+
+const VERY_LONG: u64 = 4 << 20;
+
 /// The share of a class's time that tries of other ways may cost: one in this many.
 const TRIES_SHARE: u64 = 100;
 
@@ -137,7 +143,6 @@ const TIMED: u8 = 8;
 
 /// In eighths of the known cost, the most that one block of the fastest way may count: a single
 /// interruption says little.
-/// little.
 const RISE: u64 = 10;
 
 /// Another way replaces the one in use if it costs at most this many sixteenths of it. Ways that
@@ -245,8 +250,9 @@ struct LengthClass {
 #[derive(Debug, Clone, Copy)]
 struct Attempt {
     way: Way,
-    /// Complete blocks carried by this way.
+    /// Complete blocks carried by this way, and the number that ends the try.
     blocks: u32,
+    tries: u32,
     /// Of the blocks that count: their total cost, and the least and the greatest cost of one.
     all: u64,
     least: u64,
@@ -256,8 +262,9 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn new(way: Way, is_own: bool) -> Attempt {
-        Attempt { way, blocks: 0, all: 0, least: u64::MAX, most: 0, is_own }
+    fn new(way: Way, kind: MessageKind, is_own: bool) -> Attempt {
+        let tries = if kind.length < VERY_LONG { TRIES } else { FEW_TRIES };
+        Attempt { way, blocks: 0, tries, all: 0, least: u64::MAX, most: 0, is_own }
     }
 
     /// Adds a block's cost, and returns the mean cost of a block without the least and the
@@ -315,7 +322,7 @@ impl Ways {
         {
             class.followed = number;
             if class.attempt.is_none_or(|own| own.way != way) {
-                class.attempt = Some(Attempt::new(way, false));
+                class.attempt = Some(Attempt::new(way, kind, false));
             }
         }
         if class.attempt.is_none()
@@ -323,7 +330,7 @@ impl Ways {
         {
             // Not `Trial::NONE`.
             class.trials = class.trials % u8::MAX + 1;
-            class.attempt = Some(Attempt::new(way, true));
+            class.attempt = Some(Attempt::new(way, kind, true));
         }
         match class.attempt {
             Some(Attempt { way, .. }) => {
@@ -354,14 +361,13 @@ impl Ways {
         let attempt = class.attempt.filter(|attempt| attempt.way == Way::Put);
         class.to_come = attempt.map_or(PUTS, |attempt| {
             let noted = attempt.blocks * BLOCK + class.block.messages;
-            (TRIES * BLOCK).saturating_sub(noted + 1).max(1) as u8
+            (attempt.tries * BLOCK).saturating_sub(noted + 1).max(1) as u8
         });
         class.to_come
     }
 
     /// The other end asks for its next messages of a kind ([`MessageKind::word`]) to be put.
-    /// `false`:
-    /// there is no such kind.
+    /// `false`: there is no such kind.
     pub(crate) fn put_next(&mut self, kind: u64, messages: u8) -> bool {
         let classes = usize::try_from(kind >> 8).ok().and_then(|at| self.classes.get_mut(at));
         let class = classes.and_then(|classes| classes.get_mut((kind & 0xff) as usize));
@@ -502,7 +508,7 @@ impl LengthClass {
             took.is_known = true;
         }
         attempt.blocks += 1;
-        if attempt.blocks == TRIES {
+        if attempt.blocks == attempt.tries {
             self.attempt = None;
         }
     }
@@ -510,13 +516,11 @@ impl LengthClass {
     /// Starts new tries of all ways if the cost of the fastest has changed: another phase of the
     /// program, or another load on the machine. Not if tries have cost a tenth of the time already,
     /// and less often each time that they change nothing: the cost of a way may just fluctuate.
-    /// (Then
-    /// a fifth of the messages of a halo of 2 x 16 KiB were tries; EPYC, beside other work.)
+    /// (Then a fifth of the messages of a halo of 2 x 16 KiB were tries; EPYC, beside other work.)
     ///
     /// The first tries see a program whose pages and caches are cold: reading 1 MiB in both
     /// directions took 117 us where it takes 72 later, and the ring, at 104, was chosen (far cores
-    /// of
-    /// an EPYC). So the second tries come early, when the first have taken half of the time.
+    /// of an EPYC). So the second tries come early, when the first have taken half of the time.
     fn look_for_news(&mut self, cost: u64) {
         let (less, more) = (self.usual - self.usual / 4, self.usual.saturating_add(self.usual / 4));
         self.unusual =
@@ -594,6 +598,19 @@ mod tests {
             let (chosen, share) = carry(&mut ways, 10_000, took);
             assert!(chosen.iter().all(|times| *times > 10), "{chosen:?}");
             assert!(share < 0.015, "{share}");
+        }
+    }
+
+    #[test]
+    fn few_very_long_messages_find_the_fastest_way() {
+        let (mut ways, kind) = (Ways::default(), MessageKind { length: VERY_LONG, ..KIND });
+        for message in 0..BLOCK * FEW_TRIES * 3 + 20 {
+            let (way, why) = ways.choose(kind, None, false);
+            let is_tried = message < BLOCK * FEW_TRIES * 3;
+            assert_eq!(why == WayReason::Tried, is_tried, "{message}");
+            assert!(is_tried || way == Way::Read, "{message}");
+            let began = ways.last;
+            ways.note(kind, way, began, began + micros([2400, 600, 1000][way as usize]));
         }
     }
 
