@@ -120,8 +120,7 @@ impl Layout {
     }
 
     /// A box within an array whose last dimension is contiguous: `part[d]` is the range of elements
-    /// in
-    /// dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
+    /// in dimension `d` of an array of `sizes[d]` (MPI_Type_create_subarray).
     ///
     /// # Errors
     /// [`LayoutError::NotAPart`]: a range leaves the array, or `part` and `sizes` have different

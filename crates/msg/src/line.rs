@@ -3,8 +3,7 @@
 //!
 //! Programs post receives in the order in which messages arrive. So the first entry nearly always
 //! matches, and an index would cost more than the search. The queue gets an index when it is so
-//! long
-//! that a full search would cost each message time in proportion to the number of the others.
+//! long that a full search would cost each message time in proportion to the number of the others.
 //!
 //! ```text
 //!   entries   [ A | B | - | C | - | D ]      an entry removed from within leaves a hole

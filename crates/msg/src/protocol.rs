@@ -207,8 +207,8 @@ impl ControlPacket {
 
 impl Control {
     /// Whether it may overtake messages that wait for room: the receiver needs it to make that
-    /// room,
-    /// or it belongs to no message. A packet that ends a message stays behind that message's parts.
+    /// room, or it belongs to no message. A packet that ends a message stays behind that message's
+    /// parts.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Control::ClearToSend { .. }

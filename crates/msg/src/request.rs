@@ -1,8 +1,7 @@
 //! Requests: operations in flight, kept in a slab under generational ids.
 //!
 //! A slot is reused as soon as its request is freed. Its generation then differs, so an old id,
-//! from
-//! the program or from a late packet, finds nothing instead of another request.
+//! from the program or from a late packet, finds nothing instead of another request.
 
 use std::mem::{self, ManuallyDrop};
 

@@ -255,10 +255,8 @@ impl UnexpectedMessages {
     }
 
     /// Lets `read` fill memory with an announced message of this source that may be read early, of
-    /// up
-    /// to `longest` bytes. `None`: there is none. A message that cannot be read stays announced,
-    /// and
-    /// is not found again.
+    /// up to `longest` bytes. `None`: there is none. A message that cannot be read stays announced,
+    /// and is not found again.
     pub(crate) fn bring_early(
         &mut self,
         source: Rank,

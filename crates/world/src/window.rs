@@ -182,11 +182,9 @@ impl<T: Scalar> Window<'_, T> {
     /// Several puts behind one doorbell, in order (paper 004's TCW chain): each copies its data
     /// into the part of its rank from its index on. On one machine they share one fence, and their
     /// cache lines arrive together. In virtual time they cost the processor one start if the
-    /// machine
-    /// has chains, and overlap on every machine. With `signal` (a window, a place and a value),
-    /// each
-    /// of these ranks finds the value in that place of its part after all its data, as by
-    /// [`Window::put_signal`].
+    /// machine has chains, and overlap on every machine. With `signal` (a window, a place and a
+    /// value), each of these ranks finds the value in that place of its part after all its data, as
+    /// by [`Window::put_signal`].
     ///
     /// ```
     /// # let world = hikyaku::World::init()?;

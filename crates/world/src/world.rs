@@ -308,9 +308,8 @@ impl World {
     }
 
     /// [`World::block_on`] for a future that waits for memory that other ranks change, of windows
-    /// and
-    /// shared variables. Such a change may wake no rank, so no sleep is longer than a millisecond,
-    /// and most polls are of that memory alone.
+    /// and shared variables. Such a change may wake no rank, so no sleep is longer than a
+    /// millisecond, and most polls are of that memory alone.
     pub fn block_on_memory<F: Future>(&self, future: F) -> F::Output {
         self.communicator.block_on_memory(future)
     }

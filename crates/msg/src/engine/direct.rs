@@ -61,8 +61,7 @@ impl EarlyLooks {
 
 impl<P: CopyPort> Engine<P> {
     /// Sends a message and returns when `bytes` may be reused; in synchronous mode, when the
-    /// message
-    /// has matched.
+    /// message has matched.
     ///
     /// A message longer than the eager limit waits for its receiver. If that is this rank itself,
     /// it cannot match within the call: post the receive first, or get
@@ -140,9 +139,8 @@ impl<P: CopyPort> Engine<P> {
     ///
     /// It is short because a processor has as many cache lines in flight as there are loads in its
     /// window of a few hundred instructions. With 166 instructions a message, one line was in
-    /// flight,
-    /// and messages arrived at the rate of single lines. The result is in a register, for the
-    /// reason in [`Engine::send_directly`].
+    /// flight, and messages arrived at the rate of single lines. The result is in a register, for
+    /// the reason in [`Engine::send_directly`].
     #[inline(always)]
     pub fn recv_at_once(
         &mut self,

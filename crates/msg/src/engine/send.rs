@@ -130,8 +130,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Starts a send of `bytes`, which are read only during this call. If the message is eager,
-    /// bytes
-    /// that are not posted by then are copied; a longer message needs the same bytes again
+    /// bytes that are not posted by then are copied; a longer message needs the same bytes again
     /// ([`Engine::attach_send`]) when its receiver asks for them. `expose`: the program does not
     /// change the bytes until the send is complete, so the receiver may read them.
     ///
@@ -233,8 +232,7 @@ impl<P: CopyPort> Engine<P> {
 
     /// Posts an eager message if all of it fits (`None`); otherwise opens a request without bytes
     /// for the rest and queues it in the outbox. `expose`: the bytes do not change until the send
-    /// is
-    /// complete, so its receiver may read them, or fetch them from another host.
+    /// is complete, so its receiver may read them, or fetch them from another host.
     pub(super) fn open_send(
         &mut self,
         bytes: &[u8],

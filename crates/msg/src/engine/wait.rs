@@ -450,8 +450,7 @@ impl<P: CopyPort> Engine<P> {
     }
 
     /// Periodic checks while there is nothing to do. Returns whether they changed anything, so that
-    /// the
-    /// caller polls again before it waits.
+    /// the caller polls again before it waits.
     pub(crate) fn attend(&mut self, probing: Option<&Selector>) -> bool {
         self.idle_rounds = self.idle_rounds.saturating_add(1);
         let rounds = self.idle_rounds;

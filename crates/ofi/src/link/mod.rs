@@ -12,8 +12,7 @@
 //! sources and other lanes continue: packets that the library needs for progress must not queue
 //! behind those of the program. On each lane a source sends at most a window of bytes that were not
 //! taken, so this is the most that it can occupy in receive buffers or held. A source without
-//! credit
-//! gets [`PostResult::Full`]: nothing queues up.
+//! credit gets [`PostResult::Full`]: nothing queues up.
 //!
 //! A window takes receive memory whether it is used or not. So a source has none until it sends:
 //! its first packet may come without a window. The receiver lands it, and grants the source a small

@@ -212,8 +212,7 @@ impl LinkTable {
     }
 
     /// Returns the pool's bytes of a source that needs them no longer, and the window of a source
-    /// that
-    /// sends nothing more.
+    /// that sends nothing more.
     fn settle(&mut self, at: usize) {
         let link = &mut self.links[at];
         if link.held.is_empty() || link.window > 0 {

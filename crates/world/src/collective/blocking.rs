@@ -54,8 +54,7 @@ impl World {
 
     /// Combines the ranks' data element by element, in place at every rank (MPI_Allreduce,
     /// MPI 5.0 §6.9.6). Every rank gets the same bits, and the same in every form of the call and
-    /// in
-    /// every run with as many ranks on each node.
+    /// in every run with as many ranks on each node.
     ///
     /// Floating-point numbers are added in the order of the algorithm, which depends on the ranks
     /// of each node. `--coll allreduce=recursive-doubling` adds in one order on any nodes.

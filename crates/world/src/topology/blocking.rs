@@ -47,8 +47,7 @@ impl<S> Neighbourhood<S> {
     }
 
     /// Sends different elements to every neighbour (MPI_Neighbor_alltoall). Both buffers are
-    /// divided
-    /// evenly among the edges.
+    /// divided evenly among the edges.
     ///
     /// # Errors
     /// As [`Neighbourhood::neighbour_allgather`].

@@ -237,8 +237,7 @@ impl World {
     }
 
     /// The results of receives from named sources: each message in turn takes the oldest free
-    /// matching
-    /// receive. Both sides prefer the oldest, so every interleaving gives this result.
+    /// matching receive. Both sides prefer the oldest, so every interleaving gives this result.
     fn oracle(&self, receives: usize) -> Vec<Option<usize>> {
         let mut got = vec![None; receives];
         for (which, sent) in self.sent.iter().enumerate() {
