@@ -24,7 +24,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::Errno,
+};
 
 /// The queue counts as full from this many waiting bytes.
 const FULL: usize = 1024 * 1024;
@@ -172,7 +175,7 @@ impl SharedSink {
             std::mem::swap(&mut queue.bytes, &mut batch);
             queue.writing = batch.len();
             drop(queue);
-            let result = file.write_all(&batch);
+            let result = write_all(&mut file, &batch);
             batch.clear();
             let mut queue = self.lock();
             queue.writing = 0;
@@ -187,6 +190,26 @@ impl SharedSink {
             }
         }
     }
+}
+
+/// Writes all bytes. Another process that shares the open file may have made it non-blocking: then
+/// this thread waits for room, as it would without that flag.
+fn write_all(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                match poll(&mut [PollFd::new(file, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl Queue {
@@ -248,6 +271,20 @@ mod tests {
         }
         assert_eq!(read, pushed);
         assert!(!sink.is_full());
+    }
+
+    #[test]
+    fn a_file_that_another_process_made_non_blocking_gets_all_bytes() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        rustix::fs::fcntl_setfl(&reader, rustix::fs::OFlags::empty()).unwrap();
+        let mut sink = OutputSink::new(writer.into()).unwrap();
+        // More than a pipe holds.
+        let text = vec![b'x'; 1 << 20];
+        sink.push(|bytes| bytes.extend_from_slice(&text));
+        drop(sink);
+        let mut read = Vec::new();
+        File::from(reader).read_to_end(&mut read).unwrap();
+        assert!(read == text, "{} bytes arrived", read.len());
     }
 
     #[test]
