@@ -19,9 +19,13 @@ use rustix::{
     },
 };
 
-/// How long killed orphans may take to end. Only a process stuck in the kernel takes longer, and
-/// nothing can end such a process.
+/// How long the killed orphans of a generation may take to end. Only a process stuck in the kernel
+/// takes longer, and nothing can end such a process.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it looks for more: the children of an orphan become this process's when it ends. Only
+/// processes that start others faster than they are killed need more.
+const MOST_GENERATIONS: u32 = 64;
 
 /// Adopts, reaps and ends orphans.
 pub(super) struct Orphans {
@@ -54,18 +58,21 @@ impl Orphans {
 
     /// [`Orphans::end`], except for the children that `is_own` identifies.
     pub(super) fn end_but(&self, is_own: impl Fn(Pid) -> bool) {
-        let start = Instant::now();
-        loop {
+        for _ in 0..MOST_GENERATIONS {
             let mut pids = children();
             pids.retain(|pid| !self.strangers.contains(pid) && !is_own(*pid));
-            let left = PATIENCE.saturating_sub(start.elapsed());
-            if pids.is_empty() || left.is_zero() {
-                return;
-            }
+            // All at once, so that their ends take no longer than the slowest.
             for &pid in &pids {
                 let _ = kill_process(pid, Signal::KILL);
-                wait_briefly(pid, left);
-                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+            }
+            let (start, mut has_ended) = (Instant::now(), false);
+            for &pid in &pids {
+                wait_briefly(pid, PATIENCE.saturating_sub(start.elapsed()));
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+                has_ended |= matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)));
+            }
+            if !has_ended {
+                return;
             }
         }
     }
