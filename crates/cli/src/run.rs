@@ -229,10 +229,10 @@ How a job ends:
   line on standard error reports which rank and how. The calls in which other ranks wait return an
   error. After 0.5 s (or the time of --grace) the ranks are sent SIGTERM, after another 0.5 s
   SIGKILL. A rank that exits with code 0 without leaving the job in order is not a failure by
-  itself, but ranks that wait for it get an error. SIGINT (Ctrl-C), SIGTERM and SIGHUP to hikyaku
-  are passed to all ranks, followed by SIGTERM and SIGKILL; a second signal kills at once. Processes
-  that ranks have started end with the job. If hikyaku is killed with SIGKILL, the kernel kills the
-  ranks, but not the processes that they have started.
+  itself, but ranks that wait for it get an error. SIGINT (Ctrl-C), SIGQUIT (Ctrl-\\), SIGTERM and
+  SIGHUP to hikyaku are passed to all ranks, followed by SIGTERM and SIGKILL; a second signal kills
+  at once. Processes that ranks have started end with the job. If hikyaku is killed with SIGKILL,
+  the kernel kills the ranks, but not the processes that they have started.
 
 Exit code:
   0      all ranks exited with code 0
@@ -240,7 +240,7 @@ Exit code:
   1      the machine could not run the job or take its output (one line gives the reason)
   2      the command line is invalid, or the program cannot be run
   124    the job exceeded the time of --timeout
-  129, 130, 143    SIGHUP, SIGINT (Ctrl-C) or SIGTERM ended the job
+  129, 130, 131, 143    SIGHUP, SIGINT (Ctrl-C), SIGQUIT (Ctrl-\\) or SIGTERM ended the job
   141    its output is no longer read
 
 Environment:

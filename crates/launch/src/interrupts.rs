@@ -4,7 +4,8 @@
 //! `signalfd`, and blocked signals stay blocked in child processes, whereas `exec` resets handlers.
 //!
 //! Signals that the launcher was started to ignore stay ignored: SIGHUP under `nohup`, SIGINT for a
-//! background job of a script.
+//! background job of a script. The exception is SIGCHLD: a process that ignores it does not learn
+//! how its children end.
 
 use std::{
     fs, io,
@@ -24,12 +25,19 @@ use rustix::{
 };
 use signal_hook::{SigId, flag, low_level};
 
-/// The caught signals. The first three end the job.
-const CAUGHT: [Signal; 6] =
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::TSTP, Signal::CONT, Signal::CHILD];
+/// The caught signals.
+const CAUGHT: [Signal; 7] = [
+    Signal::INT,
+    Signal::QUIT,
+    Signal::TERM,
+    Signal::HUP,
+    Signal::TSTP,
+    Signal::CONT,
+    Signal::CHILD,
+];
 
-/// Signals that must have their default action again when no job runs.
-const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+/// Those that end the job. They must have their default action again when no job runs.
+const ENDING: [Signal; 4] = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP];
 
 /// Catches signals during its lifetime. Afterwards they have their default action.
 ///
@@ -44,7 +52,7 @@ impl Interrupts {
     /// Starts catching.
     pub(super) fn catch() -> io::Result<Interrupts> {
         let (wake, sender) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let ignored = ignored();
+        let ignored = ignored() & !bit(Signal::CHILD);
         let mut interrupts = Interrupts { wake, seen: Vec::new(), registered: Vec::new() };
         let idle = idle_flag(ignored)?;
         for signal in CAUGHT.into_iter().filter(|&signal| !is_in(signal, ignored)) {
@@ -55,6 +63,8 @@ impl Interrupts {
             interrupts.registered.push(low_level::pipe::register(number, sender.try_clone()?)?);
             interrupts.seen.push((signal, seen));
         }
+        // A write beyond the limit on file sizes then fails, and does not end the launcher.
+        interrupts.registered.push(flag::register(Signal::XFSZ.as_raw(), Arc::default())?);
         idle.store(false, Ordering::SeqCst);
         Ok(interrupts)
     }
@@ -111,8 +121,12 @@ fn idle_flag(ignored: u64) -> io::Result<Arc<AtomicBool>> {
 }
 
 fn is_in(signal: Signal, set: u64) -> bool {
+    set & bit(signal) != 0
+}
+
+fn bit(signal: Signal) -> u64 {
     let number: c_int = signal.as_raw();
-    set & (1 << (number - 1)) != 0
+    1 << (number - 1)
 }
 
 /// The set of signals that this process ignores, one bit each. Without unsafe code only `/proc`

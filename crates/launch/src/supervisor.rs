@@ -4,7 +4,7 @@
 //!             a rank fails            launch's grace            500 ms
 //!   Running ────────────────► Grace ───────────────► Asked ───────────────► Killed
 //!      │                      (peers may report)     (SIGTERM sent)         (SIGKILL sent)
-//!      ├── SIGINT, SIGHUP ──► Grace  (the signal is passed on)
+//!      ├── SIGINT, SIGQUIT, SIGHUP ──► Grace  (the signal is passed on)
 //!      ├── SIGTERM, reader gone ────────────────────► Asked
 //!      └── time is up, also within Grace ───────────► Asked
 //!                                    any second signal ─────────────────────► Killed
@@ -193,7 +193,7 @@ impl Supervisor {
         self.running -= 1;
     }
 
-    /// The launcher was sent SIGINT, SIGHUP or SIGTERM.
+    /// The launcher was sent SIGINT, SIGQUIT, SIGHUP or SIGTERM.
     pub(super) fn handle_signal(&mut self, signal: Signal, now: Duration) {
         if matches!(self.verdict, Some(JobVerdict::Interrupted(_))) {
             self.kill();
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn interrupts_are_passed_on_and_the_second_kills() {
-        for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+        for (signal, code) in [(Signal::INT, 130), (Signal::QUIT, 131), (Signal::HUP, 129)] {
             let mut job = job(2, None);
             job.handle_signal(signal, MS);
             assert_eq!(actions(&mut job), [LauncherAction::Send(signal)]);

@@ -19,6 +19,7 @@ fn signals_that_end_the_job_leave_nothing() {
         (Signal::INT, 130, "signal 2 (SIGINT)"),
         (Signal::TERM, 143, "signal 15 (SIGTERM)"),
         (Signal::HUP, 129, "signal 1 (SIGHUP)"),
+        (Signal::QUIT, 131, "signal 3 (SIGQUIT)"),
     ] {
         let mut job = job(&[], SLEEP);
         job.signal(signal);
@@ -67,6 +68,19 @@ fn what_the_launcher_was_told_to_ignore_stays_ignored() {
     job.signal(Signal::HUP);
     job.signal(Signal::TERM);
     assert_eq!(job.end().0, Some(143));
+}
+
+/// Some programs that start others ignore SIGCHLD, and hand that down.
+#[test]
+fn ends_of_ranks_are_known_though_sigchld_was_ignored() {
+    for flags in [&["-n", "2"][..], &["--hosts", "localhost:2"]] {
+        let mut job = Job::start(&["--ignore-signal=CHLD"], flags, "exit 7");
+        let (code, message) = job.end();
+        assert!(
+            code == Some(7) && message.ends_with(" exited with code 7\n"),
+            "{code:?} {message}"
+        );
+    }
 }
 
 #[test]

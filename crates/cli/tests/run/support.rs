@@ -57,7 +57,7 @@ impl Job {
         let number = JOBS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("HIKYAKU_TEST_MARK={}-{number}.", std::process::id());
         let mut command = Command::new("env");
-        command.args(["--default-signal=INT,HUP,TERM"]).args(with).arg(&mark);
+        command.args(["--default-signal=INT,QUIT,HUP,TERM"]).args(with).arg(&mark);
         command.args([HIKYAKU, "run"]).args(flags).args(["--", "sh", "-c", script]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut launcher = command.spawn().unwrap();
