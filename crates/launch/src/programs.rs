@@ -32,18 +32,18 @@ impl Launch {
         Launch { programs, ..Launch::new(ranks, OsString::new()) }
     }
 
-    /// The programs of the job; a single one if all ranks run the same.
+    /// The programs of the job; a single one if all ranks run the same. It has a number too: the
+    /// launcher itself may run in a rank of a job of several, and have that rank's number.
     pub(crate) fn all_programs(&self) -> Vec<Program> {
-        if self.programs.is_empty() {
+        let mut all = self.programs.clone();
+        if all.is_empty() {
             let (program, args) = (self.program.clone(), self.args.clone());
-            return vec![Program { ranks: self.ranks, program, args, ..Program::default() }];
+            all.push(Program { ranks: self.ranks, program, args, ..Program::default() });
         }
-        let numbered = self.programs.iter().enumerate().map(|(number, program)| {
-            let mut program = program.clone();
+        for (number, program) in all.iter_mut().enumerate() {
             program.variables.push((NUMBER.to_owned(), number.to_string()));
-            program
-        });
-        numbered.collect()
+        }
+        all
     }
 
     /// Whether every rank has a program and every program a rank.
@@ -73,6 +73,7 @@ mod tests {
         let wrong = Launch::of_programs(vec![of(0, "none"), of(3, "three")]);
         assert!(matches!(wrong.check(), Err(LaunchError::NoRanks)));
         let single = Launch::new(2, "same").all_programs();
-        assert_eq!((single.len(), single[0].ranks, single[0].variables.len()), (1, 2, 0));
+        assert_eq!((single.len(), single[0].ranks), (1, 2));
+        assert_eq!(single[0].variables, [(NUMBER.to_owned(), "0".to_owned())]);
     }
 }
