@@ -107,7 +107,9 @@ impl HostEntry {
             let mut words = line.split_whitespace();
             let Some(name) = words.next() else { continue };
             let mut entry = HostEntry::parse(name)?;
-            for number in words.filter_map(|word| word.strip_prefix("slots=")) {
+            // `slots = 4` would otherwise be read as no number.
+            for word in words.filter(|word| word.starts_with("slots")) {
+                let number = word.strip_prefix("slots=").unwrap_or(word);
                 entry.slots = Some(slots(&entry.name, number)?);
             }
             entries.push(entry);
@@ -236,6 +238,7 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert!(HostEntry::file("a slots=many").is_err());
+        assert!(HostEntry::file("a slots = 4").is_err());
     }
 
     #[test]
