@@ -75,14 +75,16 @@ pub enum LaunchError {
         /// The system's error.
         source: io::Error,
     },
-    /// The limit on open files is too low for so many ranks.
+    /// The limit on open files is too low for so many ranks, or daemons of hosts.
     #[error(
-        "{ranks} ranks need {needed} open files and the limit is {limit}: raise it (ulimit -n) \
-             or run fewer ranks"
+        "{count} {what} need {needed} open files and the limit is {limit}: raise it (ulimit -n) \
+             or run fewer {what}"
     )]
     Files {
-        /// The number of ranks.
-        ranks: u32,
+        /// The number of ranks or daemons.
+        count: u32,
+        /// `ranks` or `daemons`.
+        what: &'static str,
         /// The number of descriptors that the launcher needs for them.
         needed: u64,
         /// The hard limit.

@@ -26,8 +26,8 @@ use super::{
 const FILES_PER_RANK: u64 = 3;
 
 /// Other descriptors that the launcher opens, at most: its epoll set (1), the ranks' output (6),
-/// signals (8), a terminal as input (3), and temporary ones of a start (6).
-const FILES_BESIDE: u64 = 24;
+/// signals (9), a terminal as input (3), and temporary ones of a start (6).
+const FILES_BESIDE: u64 = 25;
 
 /// Event tokens: the index of a rank here, or one of these.
 const TERMINAL: u64 = u64::MAX;
@@ -318,16 +318,25 @@ impl Crew for LocalRanks<'_> {
     }
 }
 
-/// Makes sure that the launcher may open enough files. If the limits had to be raised, returns the
-/// previous ones, to be restored in the ranks.
+/// Makes sure that the launcher may open enough files for so many ranks. If the limits had to be
+/// raised, returns the previous ones, to be restored in the ranks.
 pub(super) fn allow_files(ranks: u32) -> Result<Option<Rlimit>, LaunchError> {
+    allow_files_of("ranks", ranks, FILES_PER_RANK)
+}
+
+/// [`allow_files`] for `count` of `what`, which need so many files each.
+pub(super) fn allow_files_of(
+    what: &'static str,
+    count: u32,
+    each: u64,
+) -> Result<Option<Rlimit>, LaunchError> {
     let before = limits_on(Resource::Nofile);
-    let needed = open_files() + FILES_BESIDE + u64::from(ranks) * FILES_PER_RANK;
+    let needed = open_files() + FILES_BESIDE + u64::from(count) * each;
     if before.current.is_none_or(|current| current >= needed) {
         return Ok(None);
     }
     if let Some(limit) = before.maximum.filter(|&limit| limit < needed) {
-        return Err(LaunchError::Files { ranks, needed, limit });
+        return Err(LaunchError::Files { count, what, needed, limit });
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..before }).map_err(|error| {
         LaunchError::System { what: "raise the limit on open files", source: error.into() }

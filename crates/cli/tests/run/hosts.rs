@@ -107,12 +107,14 @@ fn the_first_failure_names_rank_and_host() {
 fn hosts_that_cannot_start_are_one_line() {
     let other = "sh -c 'echo \"\u{2}hikyaku-daemon protocol=1 version=0 build=x byte-order=little \
                  clock=0\"; cat'";
+    let without_memory = "sh -c 'ulimit -f 1; exec sh -c \"$1\"'";
     for (agent, program, code, said) in [
         (AGENT, "no-such-program", 2, "cannot run \"no-such-program\": there is no such program"),
         ("sh -c 'echo no route >&2; exit 255'", "true", 1, "exited with code 255: no route"),
         ("sh -c '[ $0 = a ] || exit 254; exec sh -c \"$1\"'", "true", 1, "exited with code 254"),
         ("/no/such/agent", "true", 1, "there is no such file"),
         (other, "true", 1, "its hikyaku has version 0 (protocol 1), this one"),
+        (without_memory, "true", 1, "does not fit into the limit on file sizes"),
     ] {
         let output = run(&[&on("a:1,b:1", agent)[..], &["--", program]].concat());
         let line = stderr(&output);

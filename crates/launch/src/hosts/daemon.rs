@@ -26,7 +26,9 @@ use super::{
     frame::{ALL, Decoder, Frame},
     head::WINDOW,
     input::InputTarget,
-    links::{DaemonLinks, GREETING_LIMIT, LinkNews, READ_BYTES, TellLink, beat, own_greeting},
+    links::{
+        self, DaemonLinks, GREETING_LIMIT, LinkNews, READ_BYTES, TellLink, beat, own_greeting,
+    },
     plan::HostPlan,
     wire::{FrameSink, hang_up, knock},
 };
@@ -229,7 +231,7 @@ impl Daemon {
         };
         let behind = daemon.plan.own + 1..daemon.plan.until;
         if !behind.is_empty() {
-            let _ = allow_files(behind.end - behind.start);
+            let _ = links::allow_files(behind.len(), daemon.plan.network.is_some());
             match DaemonLinks::start(&daemon.plan, behind.clone(), Duration::ZERO) {
                 Ok(links) => {
                     daemon.events.add(&links, LINKS)?;
@@ -306,8 +308,11 @@ impl Daemon {
         let job = Job::create(&JobConfig::new(1, 1));
         match job {
             Ok(job) => self.run(None, &job),
-            // No shared memory can be created. The launcher reports this host as lost.
-            Err(error) => Err(error.to_string()),
+            // No shared memory can be created, which the launcher has been told.
+            Err(_) => {
+                self.channel.up.wait(FLUSH_LIMIT);
+                Ok(())
+            }
         }
     }
 
@@ -387,6 +392,9 @@ impl Daemon {
             if self.channel.up.is_done() {
                 self.channel.up.push(ALL, &Frame::Beat);
             }
+        }
+        if let Some(error) = self.channel.up.take_error() {
+            self.abandon(error);
         }
         if !self.is_stopped && now >= self.heard + self.plan.patience() {
             let seconds = self.plan.patience().as_secs_f64();

@@ -38,12 +38,12 @@ use super::{
     greeting::Greeting,
     network::DaemonNetwork,
     plan::{HostPlan, PlannedNetwork},
-    tree::parts,
+    tree::{MOST_CHILDREN, parts},
     wire::{Admitted, FrameSink, Gate, KNOCK_LIMIT},
 };
 use crate::{
-    LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, placement::machine,
-    ranks::RankProcesses, spawn::Recipe,
+    LaunchError, Program, ending::Ending, events::EventSet, intake::Intake, local::allow_files_of,
+    placement::machine, ranks::RankProcesses, spawn::Recipe,
 };
 
 /// How long a daemon may take to greet. Agents that cannot reach a host report that earlier.
@@ -57,6 +57,10 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// The size of the buffer for reading a channel.
 pub(super) const READ_BYTES: usize = 64 << 10;
+
+/// Descriptors of a link: both ends of the agent's channel, its errors, its end, and the news of the
+/// sink. A connection has three more, beside the channel that it replaces.
+const FILES_PER_LINK: [u64; 2] = [5, 8];
 
 /// Event tokens. A link has two: twice its number, and one more for the end of its agent.
 const ERRORS: u64 = u64::MAX;
@@ -321,11 +325,14 @@ impl DaemonLinks {
             gate.handle_time(now);
         }
         for number in 0..self.links.len() {
+            let error = self.links[number].to.take_error();
             let link = &self.links[number];
             if link.phase == LinkPhase::Down {
                 continue;
             }
-            if link.down_at.is_some_and(|at| now >= at) {
+            if let Some(error) = error {
+                self.take_down(number, &format!("this host {error}"), tell);
+            } else if link.down_at.is_some_and(|at| now >= at) {
                 self.read_errors(now, tell)?;
                 self.take_down(number, &self.last_words_of(number), tell);
             } else if link.phase == LinkPhase::Up && now >= link.heard + self.patience() {
@@ -591,6 +598,12 @@ impl DaemonLink {
             let _ = TcpStream::from(from).shutdown(Shutdown::Both);
         }
     }
+}
+
+/// Makes sure that this process may open enough files for its links to so many hosts.
+pub(super) fn allow_files(hosts: usize, by_network: bool) -> Result<(), LaunchError> {
+    let links = u32::try_from(hosts).unwrap_or(u32::MAX).min(2 * MOST_CHILDREN);
+    allow_files_of("daemons", links, FILES_PER_LINK[usize::from(by_network)]).map(drop)
 }
 
 /// Opens a gate at this host's address in the network, and writes its address into `network`.

@@ -63,7 +63,6 @@ use self::{
 use crate::{
     JobOutcome, Launch, LaunchError,
     engine::{JobEngine, Prepared},
-    local::allow_files,
 };
 
 /// Variables that belong to one host or one login, and are not sent to other hosts.
@@ -133,7 +132,7 @@ impl OnHosts {
 /// Runs a job on several hosts.
 pub(crate) fn run(launch: &Launch, hosts: &OnHosts) -> Result<JobOutcome, LaunchError> {
     let prepare = |source| LaunchError::System { what: "prepare the launch", source };
-    allow_files(u32::try_from(hosts.places.len()).unwrap_or(u32::MAX))?;
+    links::allow_files(hosts.places.len(), hosts.network.is_some())?;
     let prepared = Prepared::new(launch).map_err(prepare)?;
     let interactive = [0, 1].map(|stream| prepared.outputs.is_interactive(stream));
     let crew = HostRanks::start(hosts.plan(launch, interactive)?, prepared.elapsed())?;

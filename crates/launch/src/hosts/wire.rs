@@ -23,7 +23,10 @@ use super::{
     random,
     seal::{CHALLENGE_BYTES, Challenge, HELLO_BYTES, Hello, SEAL_BYTES, Seal, Seals, Secret},
 };
-use crate::{events::EventSet, sink::OutputSink};
+use crate::{
+    events::EventSet,
+    sink::{OutputSink, SinkError},
+};
 
 /// How long a new connection may take to authenticate.
 const PROOF_LIMIT: Duration = Duration::from_secs(5);
@@ -315,6 +318,15 @@ impl FrameSink {
                 out.extend_from_slice(&seal);
             }
         });
+    }
+
+    /// Takes the error if there is no thread that sends. Returned once. An error of a write is not
+    /// returned, as the end of the channel follows it.
+    pub(super) fn take_error(&mut self) -> Option<String> {
+        match self.sink.take_error()? {
+            SinkError::Thread(error) => Some(format!("cannot start a thread that sends: {error}")),
+            SinkError::Write(_) => None,
+        }
     }
 
     /// Whether everything is sent, or nothing further will be.
