@@ -7,7 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use hikyaku_reproduce::{ExperimentOutcome, Machines, PaperItem, Verdict, items};
+use hikyaku_reproduce::{ExperimentOutcome, Machines, PaperItem, Verdict};
+
+use super::{is_long, report};
 
 /// An experiment, the key of one word of its machine's file, another value of it, and all the
 /// criteria that are met by the machine as it is and missed by this one.
@@ -181,10 +183,9 @@ fn of_verdict(outcome: &ExperimentOutcome, is_missed: bool) -> BTreeSet<&str> {
     wanted.map(|check| check.what.as_str()).collect()
 }
 
-fn judge(item: &PaperItem) {
+fn judge(item: &PaperItem, outcome: &ExperimentOutcome) {
     let stored = Machines::stored();
-    let outcome = (item.run)(&stored);
-    let met = of_verdict(&outcome, false);
+    let met = of_verdict(outcome, false);
     let mut unmissed = met.clone();
     for (_, key, value, misses) in MUTANTS.iter().filter(|mutant| mutant.0 == item.name) {
         let mutated = stored.with(item.machines[0], &[(key, value)]);
@@ -200,10 +201,12 @@ fn judge(item: &PaperItem) {
 
 /// Those of a paper, which run beside those of the others.
 fn judge_paper(paper: &str) {
-    let long = std::env::var_os("HIKYAKU_LONG").is_some();
-    let of_paper = items().iter().filter(|item| item.name.starts_with(paper));
-    let with_machine = of_paper.filter(|item| !item.machines.is_empty());
-    with_machine.filter(|item| long || !LONG.contains(&item.name)).for_each(judge);
+    let is_judged = |item: &PaperItem| is_long() || !LONG.contains(&item.name);
+    for result in report().results.iter().filter(|result| result.item.name.starts_with(paper)) {
+        if !result.item.machines.is_empty() && is_judged(result.item) {
+            judge(result.item, &result.outcome);
+        }
+    }
 }
 
 #[test]

@@ -5,14 +5,14 @@
 use std::fs;
 use std::path::Path;
 
-use hikyaku_reproduce::{PaperItem, Verdict, items, run};
+use hikyaku_reproduce::Verdict;
+
+use super::report;
 
 #[test]
 fn experiments_give_the_results_in_the_tree() {
     let results = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
-    let all: Vec<&'static PaperItem> = items().iter().collect();
-    let long = std::env::var_os("HIKYAKU_LONG").is_some();
-    let report = run(&all, long, |_, _, _| ());
+    let report = report();
     let files = report.files();
     for (name, content) in &files {
         let kept = fs::read_to_string(results.join(name)).unwrap_or_default();

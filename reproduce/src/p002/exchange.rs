@@ -43,9 +43,8 @@ pub(super) const FAST: ExchangeScheme = ExchangeScheme::Fast(MappingNumbers::FAS
 pub(super) const ONE_WAY: ExchangeScheme = ExchangeScheme::OneWay;
 pub(super) const MRC: ExchangeScheme = ExchangeScheme::Mrc(MappingNumbers::mrc(2));
 
-/// The numbers of iterations: the first ones warm up, the others are averaged.
+/// The number of iterations that warm up. The next one is timed: all later ones take as long.
 const WARM: usize = 3;
-const TIMED: usize = 10;
 
 /// A rank: its queues, the commands it writes into them, and the number of events it waits for.
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ pub(super) fn costs(machines: &Machines) -> (Machine, Costs) {
     (machine, *costs)
 }
 
-/// The mean time of a start and a wait, seconds.
+/// The time of a start and a wait, seconds.
 ///
 /// # Errors
 /// The mapping deadlocks.
@@ -72,17 +71,19 @@ pub(super) fn run(
     scheme: ExchangeScheme,
     bytes: u64,
 ) -> Result<f64, SimError> {
-    run_computing(machine, costs, scheme, bytes, Time::ZERO)
+    let times = iterations(machine, costs, scheme, bytes, (WARM + 1, Time::ZERO))?;
+    Ok(times[WARM].seconds())
 }
 
-/// The same, with a processor that computes for some time between the start and the wait.
-fn run_computing(
+/// The times of all iterations, `count` of them, with a processor that computes for some time
+/// between the start and the wait.
+fn iterations(
     machine: &Machine,
     costs: &Costs,
     scheme: ExchangeScheme,
     bytes: u64,
-    computing: Time,
-) -> Result<f64, SimError> {
+    (count, computing): (usize, Time),
+) -> Result<Vec<Time>, SimError> {
     let simulation = Simulation::new(0x70f2);
     let system = TofuSystem::new(&simulation, costs, machine.network(&simulation));
     let ends = Rc::new(RefCell::new(Vec::new()));
@@ -90,12 +91,13 @@ fn run_computing(
         let (sim, system) = (simulation.clone(), system.clone());
         let ends = if index == 0 { Some(Rc::clone(&ends)) } else { None };
         let name = TaskName { kind: "process", index: index as u32 };
-        simulation
-            .spawn(name, async move { iterate(&sim, &system, process, computing, ends).await });
+        simulation.spawn(name, async move {
+            iterate(&sim, &system, process, (count, computing), ends).await;
+        });
     }
     simulation.run()?;
     let ends = ends.borrow();
-    Ok((ends[WARM + TIMED] - ends[WARM]) / TIMED as f64)
+    Ok(ends.windows(2).map(|pair| pair[1] - pair[0]).collect())
 }
 
 /// The program of one process. `ends` records the time before each iteration and after the last.
@@ -103,15 +105,15 @@ async fn iterate(
     sim: &Sim,
     system: &TofuSystem,
     process: RankQueues,
-    computing: Time,
-    ends: Option<Rc<RefCell<Vec<f64>>>>,
+    (count, computing): (usize, Time),
+    ends: Option<Rc<RefCell<Vec<Time>>>>,
 ) {
     let note = |sim: &Sim| {
         if let Some(ends) = &ends {
-            ends.borrow_mut().push(sim.now().seconds());
+            ends.borrow_mut().push(sim.now());
         }
     };
-    for iteration in 1..=(WARM + TIMED) as u64 {
+    for iteration in 1..=count as u64 {
         note(sim);
         system.software().await;
         for (queue, program, _) in &process.queues {
@@ -291,6 +293,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn all_iterations_after_the_first_three_take_as_long() {
+        let (machine, costs) = costs(&Machines::stored());
+        let planes = [PlaneMapping::Fast { engines: 1 }, PlaneMapping::Mrc];
+        for scheme in [FAST, ONE_WAY, MRC].into_iter().chain(planes.map(ExchangeScheme::Plane)) {
+            for bytes in [0, 5 << 10, 63 << 10] {
+                let times = iterations(&machine, &costs, scheme, bytes, (WARM + 10, Time::ZERO));
+                let times = times.expect("it does not deadlock").split_off(WARM);
+                assert_eq!(times, [times[0]; 10], "{scheme:?}, {bytes} B");
+            }
+        }
+    }
+
     /// The time in seconds that one more byte in each message of an exchange takes.
     fn a_byte(scheme: ExchangeScheme) -> f64 {
         let (machine, costs) = costs(&Machines::stored());
@@ -322,8 +337,9 @@ mod tests {
         let (machine, costs) = costs(&Machines::stored());
         for scheme in [FAST, MRC] {
             let time = |computing| {
-                let computing = Time::from_nanoseconds(computing);
-                run_computing(&machine, &costs, scheme, 16 << 10, computing).expect("no deadlock")
+                let last = (WARM + 1, Time::from_nanoseconds(computing));
+                let times = iterations(&machine, &costs, scheme, 16 << 10, last);
+                times.expect("no deadlock")[WARM].seconds()
             };
             let (alone, busy) = (time(0), time(100_000));
             // Besides the 100 us there are only the writes of the commands and one poll.
