@@ -170,8 +170,11 @@ fn element(edge: usize, round: u32, at: usize) -> u32 {
     (edge as u32).wrapping_mul(0x9e37_79b9) ^ round.wrapping_mul(0x85eb_ca6b) ^ at as u32
 }
 
-/// Computes for a while: up to three times `most` pauses.
-fn jitter(random: &mut Random, most: usize) {
+/// Computes for a while. A pause is some 40 ns, and a message takes a microsecond: up to several
+/// times that, and at length now and then up to a hundred times, so that the others fall asleep.
+/// Longer pauses each time were most of the processor time of every call.
+fn jitter(random: &mut Random, at_length: bool) {
+    let most = if at_length && random.below(16) == 0 { 2_000 } else { 200 };
     for _ in 0..random.below(4) * random.below(most) {
         spin_loop();
     }
@@ -192,18 +195,16 @@ pub fn rounds(
 ) -> Result<(), Error> {
     let (Neighbours { sources, destinations, .. }, (outs, ins)) =
         (&edges.neighbours, &edges.numbers);
-    // A pause is some 40 ns, and a message takes a microsecond: the first value is at most several
-    // times that. Computing here was more than half of the processor time of every call.
-    let most = if at_length() { 2_000 } else { 200 };
+    let at_length = at_length();
     for round in 0..rounds {
-        jitter(random, most);
+        jitter(random, at_length);
         let out = exchange.outgoing()?;
         for (edge, number) in destinations.iter().zip(outs) {
             let elements = out[edge.elements.clone()].iter_mut().enumerate();
             elements.for_each(|(at, place)| *place = element(*number, round, at));
         }
         exchange.start()?;
-        jitter(random, most);
+        jitter(random, at_length);
         let into = exchange.wait()?;
         for (edge, number) in sources.iter().zip(ins) {
             for (at, found) in into[edge.elements.clone()].iter().enumerate() {
