@@ -42,7 +42,8 @@ fn throughput(machines: &Machines, topology: Rc<dyn Topology>, rate: f64) -> f64
             }
         });
     }
-    // Counted between two moments, while all nodes still generate.
+    // Counted between two moments, while all nodes still generate. The rest shows nothing: what has
+    // piled up in the network takes several times as long to arrive.
     let sim = run.sim();
     let system = run.system();
     let count = Rc::clone(&arrived);
@@ -51,8 +52,11 @@ fn throughput(machines: &Machines, topology: Rc<dyn Topology>, rate: f64) -> f64
         let (system, count) = (system.clone(), Rc::clone(&count));
         move |_| count.set(system.network().counts().bytes)
     });
-    sim.at(to, move |_| count.set(system.network().counts().bytes - count.get()));
-    run.time();
+    sim.at(to, move |sim| {
+        count.set(system.network().counts().bytes - count.get());
+        sim.stop();
+    });
+    run.until_stopped();
     arrived.get() as f64 / (to - from).seconds() / f64::from(NODES)
 }
 

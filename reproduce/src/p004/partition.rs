@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use hikyaku_sim::SimError;
 use hikyaku_sim::engine::{Sim, Simulation, TaskName};
 use hikyaku_sim::machine::{Interface, Machine};
 use hikyaku_sim::model::cppacs::{Costs, NiaSystem};
@@ -59,6 +60,12 @@ impl ProgramRun {
     pub(crate) fn time(&self) -> f64 {
         self.simulation.run().expect("the programs of the experiments end");
         self.simulation.now().seconds()
+    }
+
+    /// Runs until something stops it.
+    pub(crate) fn until_stopped(&self) {
+        let ended = self.simulation.run();
+        assert!(matches!(ended, Err(SimError::Stopped { .. })), "it ended by itself: {ended:?}");
     }
 }
 
