@@ -82,6 +82,9 @@ static void *make(void *at) {
         MPI_Info_get_nkeys(own, &keys);
         EQUAL(keys, 1);
         MPI_Info_delete(shared, key);
+        /* An error of MPI_COMM_SELF, which the thread in MPI is using. */
+        for (int turn = 0; turn < 300; turn++)
+            CLASS(MPI_Info_delete(own, "none"), MPI_ERR_INFO_NOKEY);
         MPI_Info_create_env(0, NULL, &environment);
         length = sizeof value;
         MPI_Info_get_string(environment, "maxprocs", &length, value, &flag);
@@ -155,6 +158,7 @@ int main(int argc, char **argv) {
     pthread_t threads[2];
     if (argc == 2 && strcmp(argv[1], "messages") == 0) call_at_once();
     MPI_Info_create(&shared);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Errhandler handler;
     MPI_Session_create_errhandler(handle, &handler);
     MPI_Session_init(MPI_INFO_NULL, handler, &common);
@@ -163,6 +167,7 @@ int main(int argc, char **argv) {
     for (int at = 0; at < 2; at++)
         pthread_create(&threads[at], NULL, makes ? make : ask, &numbers[at]);
     exchange(20000);
+    for (int turn = 0; turn < 500000 && makes; turn++) MPI_Comm_size(MPI_COMM_SELF, &provided);
     is_over = 1;
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
     close_sessions();

@@ -12,7 +12,7 @@ use crate::communicators::Comm;
 use crate::dialect::{Dialect, Handle, Object, Status};
 use crate::failure::{CalledFunction, Class, Failure};
 use crate::raw::{HandleAt, Out, StatusesAt, TextAt};
-use crate::runtime::{Mpi, Scope, lock};
+use crate::runtime::{Mpi, Phase, Scope, lock};
 use crate::sessions::Session;
 
 /// Bytes of MPI_MAX_ERROR_STRING, in both interfaces.
@@ -53,6 +53,12 @@ impl Codes {
 enum Scoped {
     Comm(Rc<Comm>),
     Session(Arc<Session>),
+    /// A communicator that this call cannot use, described.
+    Apart {
+        place: String,
+        handle: Handle,
+        handler: Handler,
+    },
 }
 
 impl Scoped {
@@ -60,12 +66,14 @@ impl Scoped {
         match self {
             Scoped::Comm(comm) => comm.handler.get(),
             Scoped::Session(session) => *lock(&session.handler),
+            Scoped::Apart { handler, .. } => *handler,
         }
     }
 
     fn owner(&self) -> (Object, Handle) {
         match self {
             Scoped::Comm(comm) => (Object::Comm, comm.handle.get()),
+            Scoped::Apart { handle, .. } => (Object::Comm, *handle),
             Scoped::Session(session) => {
                 (Object::Session, Handle(session.handle.load(Ordering::Relaxed)))
             }
@@ -78,6 +86,7 @@ impl fmt::Display for Scoped {
         match self {
             Scoped::Comm(comm) => write!(f, "{}, ", comm.own_place()),
             Scoped::Session(_) => f.write_str("a session, "),
+            Scoped::Apart { place, .. } => write!(f, "{place}, "),
         }
     }
 }
@@ -96,7 +105,10 @@ impl<D: Dialect> Mpi<D> {
             own => self.state.comms.get(own).map(Scoped::Comm),
         });
         // Errors of no object are handled as errors of MPI_COMM_SELF (MPI 5.0 §9.3).
-        let scoped = scoped.or_else(|| self.own().ok().map(Scoped::Comm));
+        let scoped = scoped.or_else(|| match self.is_beside {
+            true => self.own_beside(),
+            false => self.own().ok().map(Scoped::Comm),
+        });
         let code = code_of::<D>(failure);
         *lock(&self.state.told) = Some((code, call.explain(failure)));
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
@@ -107,6 +119,17 @@ impl<D: Dialect> Mpi<D> {
             (_, scoped) => self.end(call, scoped.as_ref(), failure),
         }
         code
+    }
+
+    /// MPI_COMM_SELF for a call that did not enter: another thread may be using it.
+    fn own_beside(&self) -> Option<Scoped> {
+        let (rank, _) = self.state.joined.get()?;
+        let is_there = self.state.phase.get() == Phase::Running;
+        is_there.then(|| Scoped::Apart {
+            place: format!("rank 0 of MPI_COMM_SELF (rank {rank} of the job)"),
+            handle: Handle::COMM_SELF,
+            handler: *lock(&self.state.own_handler),
+        })
     }
 
     /// Another thread is in a call although threads must take turns, so the state of this rank may
@@ -234,7 +257,11 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_Comm_set_errhandler.
     pub fn comm_set_errhandler(&self, comm: Rc<Comm>, to: Rc<Handling>) -> Result<(), Failure> {
-        comm.handler.set(to.of(Object::Comm)?);
+        let handler = to.of(Object::Comm)?;
+        comm.handler.set(handler);
+        if comm.handle.get() == Handle::COMM_SELF {
+            *lock(&self.state.own_handler) = handler;
+        }
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl<D: Dialect> Mpi<D> {
         let folder = std::env::current_dir().unwrap_or_default().display().to_string();
         // Before MPI_Init the launcher's variable has the number of ranks.
         let said = || std::env::var("HIKYAKU_SIZE").unwrap_or_default();
-        let size = self.state.size.get().map_or_else(said, u32::to_string);
+        let size = self.state.joined.get().map_or_else(said, |(_, size)| size.to_string());
         let pairs = [
             ("command", command),
             ("argv", arguments),

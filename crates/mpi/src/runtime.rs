@@ -73,13 +73,15 @@ pub(crate) struct Runtime {
     pub(crate) phase: SharedPhase,
     /// The provided level of thread support.
     pub(crate) threads: AtomicI32,
-    /// The number of ranks of the job, once this one has joined it.
-    pub(crate) size: OnceLock<u32>,
+    /// This rank of the job and the number of ranks, once it has joined.
+    pub(crate) joined: OnceLock<(u32, u32)>,
     /// This rank of the job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
     pub(crate) sessions: Mutex<Slots<Arc<Session>>>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,
     pub(crate) own: RefCell<Option<Rc<Comm>>>,
+    /// The error handler of MPI_COMM_SELF, for calls that did not enter.
+    pub(crate) own_handler: Mutex<Handler>,
     pub(crate) comms: Slots<Rc<Comm>>,
     pub(crate) groups: Slots<Rc<Group>>,
     pub(crate) types: Slots<Rc<Type>>,
@@ -116,11 +118,12 @@ impl Runtime {
         Runtime {
             phase: SharedPhase(AtomicU8::new(Phase::Before as u8)),
             threads: AtomicI32::new(0),
-            size: OnceLock::new(),
+            joined: OnceLock::new(),
             job: RefCell::new(None),
             sessions: Mutex::new(Slots::new(Object::Session)),
             world: RefCell::new(None),
             own: RefCell::new(None),
+            own_handler: Mutex::new(Handler::Fatal),
             comms: Slots::new(Object::Comm),
             groups: Slots::new(Object::Group),
             types: Slots::new(Object::Type),

@@ -171,7 +171,7 @@ impl<D: Dialect> Mpi<D> {
 
     /// Joins the job, if this process has not.
     pub(crate) fn join(&self) -> Result<(), Failure> {
-        if self.state.size.get().is_some() {
+        if self.state.joined.get().is_some() {
             return Ok(());
         }
         let joined = Communicator::join().map_err(|error| {
@@ -191,7 +191,7 @@ impl<D: Dialect> Mpi<D> {
         }
         // At any level of thread support, because another rank may have a different level.
         joined.count_no_contexts();
-        self.state.size.get_or_init(|| joined.size());
+        self.state.joined.get_or_init(|| (joined.rank(), joined.size()));
         self.state.job.replace(Some(joined));
         crate::runtime::leave_at_exit();
         Ok(())
