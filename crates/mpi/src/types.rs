@@ -261,11 +261,21 @@ impl Area {
         }
     }
 
+    /// Whether both are the same memory. Data of two types may be apart at one address.
+    #[inline]
+    fn is(&self, other: &Area) -> bool {
+        self.buffer == other.buffer
+            && match (&self.spread, &other.spread) {
+                (None, None) => true,
+                (Some((one, _)), Some((another, _))) => one.is(another),
+                _ => false,
+            }
+    }
+
     /// Copies its data to another area of the same length.
     #[inline]
     pub(crate) fn copy_to(&self, other: &Area) {
-        // With MPI_BOTTOM the buffers are equal, but the types determine the places.
-        if self.buffer == other.buffer && self.buffer.is_memory() {
+        if self.is(other) {
             return;
         }
         match (self.memory(), other.memory()) {

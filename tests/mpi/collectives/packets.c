@@ -317,9 +317,55 @@ static void reduced_without_a_copy(void) {
     end_side(&out), end_side(&into);
 }
 
+/* Data that begin at one address, of two types: a half of a matrix goes into the other half. */
+enum { ROWS = 96 };
+static int matrix[ROWS][2 * ROWS];
+
+static void fill_left(void) {
+    for (int at = 0; at < ROWS; at++)
+        for (int column = 0; column < 2 * ROWS; column++)
+            matrix[at][column] = column < ROWS ? 1000 * rank + at * ROWS + column : -1;
+}
+
+static void is_on_the_right(void) {
+    for (int at = 0; at < ROWS; at++)
+        for (int column = 0; column < ROWS; column++)
+            EQUAL(matrix[at][ROWS + column], 1000 * rank + at * ROWS + column);
+}
+
+static void at_one_address(void) {
+    MPI_Datatype halves[2], outs[MOST], ins[MOST];
+    int sizes[2] = {ROWS, 2 * ROWS}, part[2] = {ROWS, ROWS}, counts[MOST] = {0}, places[MOST] = {0};
+    for (int half = 0; half < 2; half++) {
+        MPI_Type_create_subarray(2, sizes, part, (int[]){0, half * ROWS}, MPI_ORDER_C, MPI_INT,
+                                 &halves[half]);
+        MPI_Type_commit(&halves[half]);
+    }
+    for (int at = 0; at < size; at++) outs[at] = halves[0], ins[at] = halves[1];
+    counts[rank] = 1;
+    fill_left();
+    CALL(Alltoallw, matrix, counts, places, outs, matrix, counts, places, ins);
+    is_on_the_right();
+    comm = MPI_COMM_SELF;
+    int one = 1, zero = 0;
+    fill_left();
+    CALL(Gatherv, matrix, 1, halves[0], matrix, &one, &zero, halves[1], 0);
+    is_on_the_right();
+    fill_left();
+    CALL(Scatterv, matrix, &one, &zero, halves[0], matrix, 1, halves[1], 0);
+    is_on_the_right();
+    fill_left();
+    CALL(Allgather, matrix, 1, halves[0], matrix, 1, halves[1]);
+    is_on_the_right();
+    comm = MPI_COMM_WORLD;
+    MPI_Type_free(&halves[0]);
+    MPI_Type_free(&halves[1]);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     comm = MPI_COMM_WORLD;
+    for (form = 0; form < 3; form++) at_one_address();
     const long lengths[] = {1025, 9001};
     for (form = 0; form < 3; form++)
         for (int mode = 0; mode < 3; mode++)
