@@ -203,7 +203,8 @@ impl<D: Dialect> Mpi<D> {
         ranges: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_group(group.chosen(&in_ranges(count, ranges)?, "ranges")?, &into)
+        let numbers = in_ranges(count, ranges, group.ranks.len())?;
+        self.add_group(group.chosen(&numbers, "ranges")?, &into)
     }
 
     /// MPI_Group_range_excl.
@@ -214,12 +215,13 @@ impl<D: Dialect> Mpi<D> {
         ranges: Numbers,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.without(&group, &group.chosen(&in_ranges(count, ranges)?, "ranges")?, &into)
+        let numbers = in_ranges(count, ranges, group.ranks.len())?;
+        self.without(&group, &group.chosen(&numbers, "ranges")?, &into)
     }
 }
 
-/// Expands ranges, each of a first number, a last number and a stride.
-fn in_ranges(count: i32, ranges: Numbers) -> Result<Vec<i64>, Failure> {
+/// Expands ranges, each of a first number, a last number and a stride, in a group of this size.
+fn in_ranges(count: i32, ranges: Numbers, size: usize) -> Result<Vec<i64>, Failure> {
     let all = ranges.all(3 * crate::raw::length(count, "n")?, "ranges")?;
     let mut numbers = Vec::new();
     for range in all.chunks_exact(3) {
@@ -228,6 +230,14 @@ fn in_ranges(count: i32, ranges: Numbers) -> Result<Vec<i64>, Failure> {
         if ends {
             let text = format!("the range from {first} to {last} in steps of {step} has no end");
             return Err(Failure::argument(text).named("ranges"));
+        }
+        // The last number that the range has. Between two ranks of the group are only others.
+        let reached = last - (last - first) % step;
+        for end in [first, reached] {
+            if usize::try_from(end).is_ok_and(|end| end < size) {
+                continue;
+            }
+            return Err(no_rank(end, size).named("ranges"));
         }
         numbers.extend((0..=(last - first) / step).map(|at| first + at * step));
     }
@@ -242,11 +252,14 @@ mod tests {
 
     #[test]
     fn ranges_go_either_way_and_must_end() {
-        let numbers = |range: [i32; 3]| in_ranges(1, Numbers::small(range.as_ptr()));
+        let numbers = |range: [i32; 3]| in_ranges(1, Numbers::small(range.as_ptr()), 7);
         assert_eq!(numbers([1, 6, 2]).unwrap(), [1, 3, 5]);
         assert_eq!(numbers([6, 1, -3]).unwrap(), [6, 3]);
         assert_eq!(numbers([4, 4, 1]).unwrap(), [4]);
+        assert_eq!(numbers([0, 7, 4]).unwrap(), [0, 4]);
         assert!(numbers([1, 6, 0]).is_err() && numbers([1, 6, -1]).is_err());
+        // Its list would take 16 GiB.
+        assert_eq!(numbers([0, i32::MAX, 1]).unwrap_err().class, Class::Rank);
     }
 
     #[test]

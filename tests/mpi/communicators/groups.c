@@ -59,6 +59,12 @@ int main(int argc, char **argv) {
     MPI_Group_range_excl(world, 1, up, &made);
     is(made, odds, odd);
     MPI_Group_free(&made);
+    /* A range that no group has, and no memory. */
+    int far[1][3] = {{0, INT32_MAX, 1}};
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CHECK(MPI_Group_range_incl(world, 1, far, &made) != MPI_SUCCESS);
+    CHECK(MPI_Group_range_excl(world, 1, far, &made) != MPI_SUCCESS);
     /* Ranks that are nowhere else, and nobody. */
     int last = size - 1, nobody = MPI_PROC_NULL;
     MPI_Group_translate_ranks(world, 1, &nobody, one, &result);
