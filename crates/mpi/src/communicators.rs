@@ -415,6 +415,7 @@ impl<D: Dialect> Mpi<D> {
         group: Rc<Group>,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
+        numbers_in(comm.local(), &group)?;
         let own = self.rank()?.rank();
         let place = group.ranks.iter().position(|rank| *rank == own);
         // A call may create several disjoint groups: the first rank of each is its color. An
@@ -432,18 +433,14 @@ impl<D: Dialect> Mpi<D> {
         tag: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let all = ranks_of(comm.intra()?);
+        let inner = comm.intra()?;
         let tag = u32::try_from(tag).map_err(|_| no_tag(tag))?;
-        let number = |rank: &u32| all.iter().position(|other| other == rank).map(|at| at as u32);
-        let numbers: Option<Vec<u32>> = group.ranks.iter().map(number).collect();
-        let numbers = numbers.ok_or_else(|| {
-            Failure::new(Class::Group, "the group has ranks that the communicator does not have")
-        })?;
+        let numbers = numbers_in(inner, &group)?;
         if !group.ranks.contains(&self.rank()?.rank()) {
             into.set(Handle::COMM_NULL);
             return Ok(());
         }
-        let inner = comm.inner.run(comm.inner.create_group_for(&numbers, tag))?;
+        let inner = inner.run(inner.create_group_for(&numbers, tag))?;
         self.add_comm(inner, comm.handler.get(), &into).map(drop)
     }
 
@@ -526,6 +523,16 @@ impl<D: Dialect> Mpi<D> {
         length.set(into.set(&name, D::MAX_NAMES[1])?);
         Ok(())
     }
+}
+
+/// The numbers of a group's ranks in a communicator, which must have all of them.
+fn numbers_in(inner: &Communicator, group: &Group) -> Result<Vec<u32>, Failure> {
+    let all = ranks_of(inner);
+    let number = |rank: &u32| all.iter().position(|other| other == rank).map(|at| at as u32);
+    let numbers: Option<Vec<u32>> = group.ranks.iter().map(number).collect();
+    numbers.ok_or_else(|| {
+        Failure::new(Class::Group, "the group has ranks that the communicator does not have")
+    })
 }
 
 /// A communicator of the same ranks with contexts of its own.

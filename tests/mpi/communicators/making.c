@@ -94,6 +94,14 @@ static void of_groups(void) {
     }
     MPI_Comm_create(MPI_COMM_WORLD, MPI_GROUP_EMPTY, &made);
     CHECK(made == MPI_COMM_NULL);
+    if (size > 1) {
+        /* The group has ranks that the communicator does not have. */
+        MPI_Comm alone;
+        MPI_Comm_dup(MPI_COMM_SELF, &alone);
+        MPI_Comm_set_errhandler(alone, MPI_ERRORS_RETURN);
+        CLASS(MPI_Comm_create(alone, world, &made), MPI_ERR_GROUP);
+        MPI_Comm_free(&alone);
+    }
     MPI_Group_free(&half);
     MPI_Group_free(&world);
 }
