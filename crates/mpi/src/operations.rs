@@ -500,7 +500,9 @@ impl<D: Dialect> Reducing<D> {
         let mut one = Operand::new(&self.datatype, elements, left);
         let mut other = Operand::new(&self.datatype, elements, right);
         let operands = (one.start(), other.start());
-        callbacks::reduce::<D>(function, is_large, operands, elements, self.datatype.handle.get());
+        self.datatype.with_handle(|datatype| {
+            callbacks::reduce::<D>(function, is_large, operands, elements, datatype);
+        });
         right.copy_from_slice(&other.area(&self.datatype).data());
     }
 }

@@ -214,6 +214,11 @@ pub(crate) fn is_in_virtual_time() -> bool {
     PROCESS.is_virtual.load(Ordering::Relaxed)
 }
 
+/// The datatypes that have handles. For calls, which are inside the gate.
+pub(crate) fn types() -> &'static Slots<Rc<Type>> {
+    &PROCESS.state.types
+}
+
 /// Whether other calls than the current one are in progress.
 pub(crate) fn has_other_calls() -> bool {
     is_gated() && PROCESS.calls.get() > 1

@@ -45,6 +45,20 @@ impl Type {
         self.is_plain.set(is_plain(&self.datatype));
     }
 
+    /// Calls `act` with a handle of the datatype. The program may have freed its own: operations in
+    /// flight still need the type (MPI 5.0 §5.1.9).
+    pub(crate) fn with_handle<R>(self: &Rc<Type>, act: impl FnOnce(Handle) -> R) -> R {
+        let (types, known) = (crate::runtime::types(), self.handle.get());
+        let is_known = || types.with(known, |it| Rc::ptr_eq(it, self)) == Some(true);
+        if self.basic().is_some() || is_known() {
+            return act(known);
+        }
+        let Ok(lent) = types.add(Rc::clone(self)) else { return act(known) };
+        let result = act(lent);
+        types.remove(lent);
+        result
+    }
+
     /// The predefined datatype that it is, if it is one.
     pub(crate) fn basic(&self) -> Option<Basic> {
         self.datatype.named()
