@@ -99,6 +99,11 @@ impl Comm {
         }
     }
 
+    /// Its handle and its error handler, for failures of its requests.
+    pub(crate) fn handled(&self) -> (Handle, Handler) {
+        (self.handle.get(), self.handler.get())
+    }
+
     /// This communicator with `inner`, which its messages need. Takes its attributes.
     fn completed(&self, inner: Inner) -> Comm {
         let made = Comm::of(inner, &self.name.borrow(), self.handler.get());

@@ -157,7 +157,7 @@ impl<D: Dialect> Mpi<D> {
         all.sort_by_key(|comm| comm.inner.context());
         all.iter().try_for_each(|comm| {
             let compared = comm.inner.compare_last_call(until);
-            compared.map_err(|error| Failure::from(error).of(comm.handle.get()))
+            compared.map_err(|error| Failure::from(error).of(comm.handled()))
         })
     }
 

@@ -100,9 +100,11 @@ impl<D: Dialect> Mpi<D> {
             Some((Object::Session, handle)) => self.session(handle).ok().map(Scoped::Session),
             _ => None,
         };
-        let scoped = scoped.or_else(|| match failure.comm? {
-            Handle::COMM_WORLD => self.world().ok().map(Scoped::Comm),
-            own => self.state.comms.get(own).map(Scoped::Comm),
+        let scoped = scoped.or_else(|| {
+            let (handle, handler) = failure.comm?;
+            let known = self.comm(D::handle(Object::Comm, handle)).map(Scoped::Comm);
+            let place = "a communicator that was freed".to_owned();
+            Some(known.unwrap_or(Scoped::Apart { place, handle, handler }))
         });
         // Errors of no object are handled as errors of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| match self.is_beside {

@@ -11,6 +11,7 @@ use hikyaku_rank::persistent::PersistentError;
 
 use crate::datatype::DatatypeError;
 use crate::dialect::{Handle, Status};
+use crate::errors::Handler;
 
 macro_rules! classes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
@@ -114,8 +115,9 @@ pub struct Reason {
     pub text: String,
     /// The side of a call with two arguments of a kind.
     pub(crate) side: Option<CallSide>,
-    /// The communicator of the failure if no argument names it: that of a request.
-    pub(crate) comm: Option<Handle>,
+    /// The communicator of the failure if no argument names it: that of a request. The program may
+    /// have freed its handle, so its error handler is here too.
+    pub(crate) comm: Option<(Handle, Handler)>,
     /// The status of a message that was too long, and was received in part.
     pub(crate) received: Option<Status>,
     /// The code that a function of the program has returned, if that is the reason.
@@ -248,7 +250,7 @@ impl Failure {
 
     /// Sets the communicator of the failed request.
     #[cold]
-    pub(crate) fn of(mut self, comm: Handle) -> Failure {
+    pub(crate) fn of(mut self, comm: (Handle, Handler)) -> Failure {
         self.comm = Some(comm);
         self
     }

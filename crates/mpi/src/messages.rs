@@ -672,7 +672,7 @@ impl<D: Dialect> Mpi<D> {
             // No argument names a communicator, so the failure is one of the message's
             // communicator.
             Some(matched) => wait_for(&matched.comm, matched.receive(area))
-                .map_err(|failure| failure.of(matched.comm.handle.get())),
+                .map_err(|failure| failure.of(matched.comm.handled())),
         })
     }
 

@@ -173,7 +173,7 @@ impl Message {
         match self.comm.inner.told(result) {
             Ok(received) if self.is_receive => Ok(status_of(received)),
             Ok(_) => Ok(Status::EMPTY),
-            Err(error) => Err(Failure::from(error).of(self.comm.handle.get())),
+            Err(error) => Err(Failure::from(error).of(self.comm.handled())),
         }
     }
 }
@@ -234,7 +234,7 @@ impl Request {
     #[cold]
     fn own(&self, failure: Failure) -> Failure {
         match &self.comm {
-            Some(comm) => failure.of(comm.handle.get()),
+            Some(comm) => failure.of(comm.handled()),
             None => failure,
         }
     }

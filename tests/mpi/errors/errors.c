@@ -121,6 +121,20 @@ static void truncated(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* The error handler of a communicator that the program has freed still counts. */
+static void freed(void) {
+    int out[4] = {1, 2, 3, 4}, into = 0;
+    MPI_Comm twin;
+    MPI_Request requests[2];
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN);
+    MPI_Irecv(&into, 1, MPI_INT, left(), 1, twin, &requests[0]);
+    MPI_Isend(out, 4, MPI_INT, right(), 1, twin, &requests[1]);
+    MPI_Comm_free(&twin);
+    CLASS(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE);
+    EQUAL(MPI_Wait(&requests[1], MPI_STATUS_IGNORE), MPI_SUCCESS);
+}
+
 /* A buffered send without room, which hikyaku does not lack, and a buffer that is attached twice. */
 static void buffers(void) {
     char room[MPI_BSEND_OVERHEAD + 64], other[64];
@@ -144,6 +158,7 @@ int main(int argc, char **argv) {
     handlers();
     codes();
     truncated();
+    freed();
     buffers();
     return end();
 }
