@@ -29,8 +29,8 @@ mod functions {
 use std::ffi::{c_char, c_int};
 
 use hikyaku_mpi::{
-    Blocks, Buffer, Dialect, Elements, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt,
-    Object, Operands, Out, StatusesAt, Text, TextAt, Texts, status_of,
+    BlockTypes, Blocks, Buffer, Dialect, Elements, HandleAt, Handles, HandlesAt, NumberAt, Numbers,
+    NumbersAt, Object, Operands, Out, StatusesAt, Text, TextAt, Texts, status_of,
 };
 
 use crate::dialect as d;
@@ -260,6 +260,7 @@ fn collective(
     // Some types are not significant at some ranks, or with MPI_IN_PLACE, and may be invalid there.
     let given = |it: &Argument| match it.kind {
         Kind::Handle(Object::Type) => Some(found(Object::Type, it)),
+        Kind::HandlesIn(Object::Type) => Some(format!("BlockTypes::Given({})", pass(it)?)),
         _ => pass(it),
     };
     let bound: Vec<String> = own
@@ -267,20 +268,10 @@ fn collective(
         .filter_map(|it| Some(format!("let {} = {};", ident(it.name), given(it)?)))
         .collect();
     // The program's lists are valid only until the function returns.
-    let kept: Vec<String> = own
-        .iter()
-        .filter(|it| {
-            let is_list =
-                matches!(it.kind, Kind::CountsIn | Kind::DisplacementsIn | Kind::HandlesIn(_));
-            verb == Verb::Keep && is_list
-        })
-        .map(|it| {
-            let name = ident(it.name);
-            // The result of this operation is divided among the ranks of one group.
-            let size = if base == "Reduce_scatter" { "local_size" } else { "size" };
-            format!("let {name} = {name}.kept(comm.{size}() as usize, \"{}\")?;", it.name)
-        })
-        .collect();
+    let kept: Vec<String> = match verb {
+        Verb::Keep => own.iter().filter_map(|it| keep_list(it, base)).collect(),
+        Verb::Run | Verb::Start => Vec::new(),
+    };
     let copies = together(&own, |it| Some(format!("{}.clone()", ident(it.name))));
     let (bound, kept, method) = (bound.join(" "), kept.join(" "), method(base));
     let of_kind = |kind| arguments.iter().find(|it| it.kind == kind).and_then(|it| pass(it));
@@ -306,6 +297,26 @@ fn collective(
     // Intercommunicators have descriptions of their own.
     let between = act(verb, &format!("inter_{method}"), false, lists);
     format!("{bound} {kept} if comm.is_inter() {{ {between} }} else {{ {among} }}")
+}
+
+/// Keeps a list of the program for a persistent operation, where it is significant: elsewhere its
+/// pointer may be anything.
+fn keep_list(argument: &Argument, base: &str) -> Option<String> {
+    let (name, said) = (ident(argument.name), argument.name);
+    let mpi = match argument.kind {
+        Kind::CountsIn | Kind::DisplacementsIn => "",
+        Kind::HandlesIn(_) => "mpi, ",
+        _ => return None,
+    };
+    // The result of this operation is divided among the ranks of one group.
+    let size = if base == "Reduce_scatter" { "local_size" } else { "size" };
+    let kept = format!("{name}.kept({mpi}comm.{size}() as usize, \"{said}\")?");
+    let condition = match base {
+        "Gatherv" | "Scatterv" => "comm.is_root(root)",
+        "Alltoallv" | "Alltoallw" if name.starts_with('s') => "!sendbuf.is_in_place::<D>()",
+        _ => return Some(format!("let {name} = {kept};")),
+    };
+    Some(format!("let {name} = if {condition} {{ {kept} }} else {{ {name} }};"))
 }
 
 /// Operations with a fast path that is tried before they are described.

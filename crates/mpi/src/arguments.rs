@@ -191,7 +191,53 @@ impl Blocks {
     }
 }
 
-impl<D: Dialect> Blocks<Handles<D>> {
+/// The types of blocks that have a type each.
+#[derive(Debug)]
+pub enum BlockTypes<D: Dialect> {
+    /// Handles in the program's memory.
+    Given(Handles<D>),
+    /// The types themselves, for an operation that starts after the call: the program may have
+    /// freed the handles by then.
+    Kept(Rc<[Given]>),
+}
+
+impl<D: Dialect> Clone for BlockTypes<D> {
+    fn clone(&self) -> Self {
+        match self {
+            BlockTypes::Given(handles) => BlockTypes::Given(handles.clone()),
+            BlockTypes::Kept(types) => BlockTypes::Kept(Rc::clone(types)),
+        }
+    }
+}
+
+impl<D: Dialect> BlockTypes<D> {
+    /// The same types, kept.
+    ///
+    /// # Errors
+    /// The pointer is null, and `count` is not 0.
+    pub fn kept(&self, mpi: &Mpi<D>, count: usize, argument: &str) -> Result<Self, Failure> {
+        self.check(count, argument)?;
+        Ok(BlockTypes::Kept((0..count).map(|at| self.get(mpi, at)).collect()))
+    }
+
+    /// Checks that `count` types can be read.
+    pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
+        match self {
+            BlockTypes::Given(handles) => handles.check(count, argument),
+            BlockTypes::Kept(_) => Ok(()),
+        }
+    }
+
+    /// One type, after [`BlockTypes::check`].
+    pub(crate) fn get(&self, mpi: &Mpi<D>, at: usize) -> Given {
+        match self {
+            BlockTypes::Given(handles) => mpi.datatype_of(handles.get(at)),
+            BlockTypes::Kept(types) => types[at].clone(),
+        }
+    }
+}
+
+impl<D: Dialect> Blocks<BlockTypes<D>> {
     /// The memory of all blocks, with a type for each.
     pub(crate) fn areas(
         &self,
@@ -202,7 +248,7 @@ impl<D: Dialect> Blocks<Handles<D>> {
         let types = &self.datatype;
         let block = |rank, count, at| {
             types.check(rank + 1, "types")?;
-            Area::new(self.buffer.at(at), count, &*mpi.datatype_of(types.get(rank))?)
+            Area::new(self.buffer.at(at), count, &*types.get(mpi, rank)?)
         };
         self.each(comm, block).map_err(of_side)
     }

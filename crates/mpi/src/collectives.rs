@@ -11,13 +11,13 @@ use std::rc::Rc;
 use hikyaku_coll::{self as coll, Part, Place, alltoall, gather, scatter};
 use hikyaku_rank::{Error, RankPort};
 
-use crate::arguments::{Blocks, Elements, Given, Operands, for_all};
+use crate::arguments::{BlockTypes, Blocks, Elements, Given, Operands, for_all};
 use crate::at_once::{Allgather, Allreduce, AtOnce, Barrier, Broadcast, Done};
 use crate::communicators::Comm;
 use crate::dialect::Dialect;
 use crate::failure::{Class, Failure};
 use crate::operations::{Reducing, choices_of};
-use crate::raw::{HandleAt, Handles, Numbers};
+use crate::raw::{HandleAt, Numbers};
 use crate::requests::{Request, RequestState, Start};
 use crate::runtime::Mpi;
 use crate::types::Area;
@@ -310,8 +310,8 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Alltoallw.
     pub fn alltoallw(
         &self,
-        out: Blocks<Handles<D>>,
-        into: Blocks<Handles<D>>,
+        out: Blocks<BlockTypes<D>>,
+        into: Blocks<BlockTypes<D>>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let places = into.areas(self, &comm, Failure::received)?;

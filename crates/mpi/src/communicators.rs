@@ -9,7 +9,7 @@ use hikyaku_rank::{Communicator, Error, Intercommunicator};
 
 use crate::attributes::Attributes;
 use crate::buffered::Outbox;
-use crate::dialect::{Dialect, Handle, Object, UNDEFINED};
+use crate::dialect::{Dialect, Handle, Object, ROOT, UNDEFINED};
 use crate::errors::{Handler, Handling};
 use crate::failure::{Class, Failure};
 use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
@@ -140,6 +140,14 @@ impl Comm {
     /// [`Comm::groups`] within an operation that was checked.
     pub(crate) fn groups_of(&self) -> Result<&Intercommunicator, Error> {
         self.inter.as_ref().ok_or(MsgError::NoSuchRequest.into())
+    }
+
+    /// Whether this rank is the root that a collective names.
+    pub fn is_root(&self, root: i32) -> bool {
+        match self.is_inter() {
+            true => root == ROOT,
+            false => u32::try_from(root) == Ok(self.inner.rank()),
+        }
     }
 
     /// The number of ranks in this rank's local group.

@@ -11,7 +11,7 @@ use hikyaku_coll as coll;
 use hikyaku_nic::ring::copy;
 use hikyaku_rank::{Bridge, Error, GroupExchange, Intercommunicator};
 
-use crate::arguments::{Blocks, Elements, Given, Operands, for_all};
+use crate::arguments::{BlockTypes, Blocks, Elements, Given, Operands, for_all};
 use crate::at_once::Done;
 use crate::collectives::{Described, landed};
 use crate::communicators::{Comm, number_of};
@@ -21,7 +21,7 @@ use crate::failure::{Class, Failure};
 use crate::groups::Group;
 use crate::info::Info;
 use crate::operations::Reducing;
-use crate::raw::{HandleAt, Handles, Numbers};
+use crate::raw::{HandleAt, Numbers};
 use crate::runtime::Mpi;
 use crate::types::Area;
 
@@ -320,8 +320,8 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Alltoallw.
     pub fn inter_alltoallw(
         &self,
-        out: Blocks<Handles<D>>,
-        into: Blocks<Handles<D>>,
+        out: Blocks<BlockTypes<D>>,
+        into: Blocks<BlockTypes<D>>,
         comm: Rc<Comm>,
     ) -> Described<impl Future<Output = Done> + use<D>> {
         let out = numbered(out.areas(self, &comm, Failure::sent)?);

@@ -48,7 +48,7 @@ mod slots;
 mod topology;
 mod types;
 
-pub use arguments::{Blocks, Elements, Operands};
+pub use arguments::{BlockTypes, Blocks, Elements, Operands};
 pub use communicators::Comm;
 pub use dialect::{
     ANY_SOURCE, ANY_TAG, Dialect, Handle, Object, PROC_NULL, ROOT, Status, UNDEFINED,

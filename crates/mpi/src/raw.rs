@@ -592,37 +592,18 @@ impl<D: Dialect> HandlesAt<D> {
 
 /// A list of handles of the program, for reading.
 #[derive(Debug)]
-pub enum Handles<D: Dialect> {
-    /// In the program's memory.
-    Given(HandlesAt<D>),
-    /// A copy.
-    Kept(Rc<[Handle]>),
-}
+pub struct Handles<D: Dialect>(HandlesAt<D>);
 
 impl<D: Dialect> Clone for Handles<D> {
     fn clone(&self) -> Self {
-        match self {
-            Handles::Given(given) => Handles::Given(HandlesAt::new(given.object, given.start)),
-            Handles::Kept(kept) => Handles::Kept(Rc::clone(kept)),
-        }
+        Handles(HandlesAt::new(self.0.object, self.0.start))
     }
 }
 
 impl<D: Dialect> Handles<D> {
     /// Wraps the program's pointer.
     pub fn new(object: Object, start: *const D::Handle) -> Handles<D> {
-        Handles::Given(HandlesAt::new(object, start.cast_mut()))
-    }
-
-    /// A copy of `count` handles, if any. For an operation that starts after the call.
-    ///
-    /// # Errors
-    /// As [`Handles::all`].
-    pub fn kept(&self, count: usize, argument: &str) -> Result<Handles<D>, Failure> {
-        if matches!(self, Handles::Given(given) if given.start.is_null()) {
-            return Ok(self.clone());
-        }
-        Ok(Handles::Kept(self.all(count, argument)?.into()))
+        Handles(HandlesAt::new(object, start.cast_mut()))
     }
 
     /// The first `count` handles.
@@ -639,18 +620,12 @@ impl<D: Dialect> Handles<D> {
     /// # Errors
     /// The pointer is null, and `count` is not 0.
     pub(crate) fn check(&self, count: usize, argument: &str) -> Result<(), Failure> {
-        match self {
-            Handles::Given(given) => given.check(count, argument),
-            Handles::Kept(_) => Ok(()),
-        }
+        self.0.check(count, argument)
     }
 
     /// One handle, after [`Handles::check`].
     pub(crate) fn get(&self, at: usize) -> Handle {
-        match self {
-            Handles::Given(given) => given.at(at).get(),
-            Handles::Kept(kept) => kept[at],
-        }
+        self.0.at(at).get()
     }
 }
 

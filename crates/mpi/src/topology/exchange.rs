@@ -12,12 +12,12 @@ use hikyaku_rank::Error;
 use hikyaku_rank::persistent::NEIGHBOURS;
 
 use super::{Tags, letters};
-use crate::arguments::{Blocks, Elements};
+use crate::arguments::{BlockTypes, Blocks, Elements};
 use crate::communicators::Comm;
 use crate::dialect::{Dialect, Status};
 use crate::failure::{Class, Failure};
 use crate::messages::{Incoming, Outgoing};
-use crate::raw::{Buffer, Handles, count};
+use crate::raw::{Buffer, count};
 use crate::requests::{Outcome, RequestState, Round, Staged};
 use crate::runtime::Mpi;
 use crate::types::Area;
@@ -85,13 +85,13 @@ impl EdgeSide<'_> {
     fn typed<D: Dialect>(
         &self,
         mpi: &Mpi<D>,
-        blocks: Blocks<Handles<D>>,
+        blocks: Blocks<BlockTypes<D>>,
     ) -> Result<Vec<Block>, Failure> {
         self.check_lists(&blocks)?;
         let Blocks { buffer, counts, displacements, datatype: types } = blocks;
         types.check(self.0.len(), "types")?;
         self.blocks(|edge| {
-            let datatype = mpi.datatype_of(types.get(edge))?;
+            let datatype = types.get(mpi, edge)?;
             Area::new(buffer.at(displacements.get(edge)), counts.get(edge), &datatype)
         })
     }
@@ -338,8 +338,8 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Neighbor_alltoallw.
     pub fn neighbor_alltoallw(
         &self,
-        out: Blocks<Handles<D>>,
-        into: Blocks<Handles<D>>,
+        out: Blocks<BlockTypes<D>>,
+        into: Blocks<BlockTypes<D>>,
         comm: Rc<Comm>,
     ) -> Result<Exchange, Failure> {
         let (outgoing, incoming) = sides::<D>(&comm, out.buffer, into.buffer)?;
