@@ -22,6 +22,10 @@ use crate::runtime::Mpi;
 use crate::sessions::Session;
 use crate::types::Type;
 
+/// MPI_BUFFER_AUTOMATIC as an address, in the two binary interfaces. Neither has memory at the
+/// other's.
+const AUTOMATIC: [usize; 2] = [2, usize::MAX - 1];
+
 /// The buffer of an object, and the messages that are sent through it.
 #[derive(Debug)]
 pub(crate) struct Outbox {
@@ -37,6 +41,8 @@ impl Outbox {
     }
 
     fn attach(&self, buffer: Buffer, size: i64) -> Result<(), Failure> {
+        // The size of an automatic buffer is irrelevant (MPI 5.0 §3.6.1).
+        let size = if AUTOMATIC.contains(&buffer.address()) { 0 } else { size };
         let size = crate::raw::length(size, "size")?;
         buffer.needed(size, "buffer")?;
         let mut attached = self.attached.borrow_mut();
@@ -47,16 +53,20 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes the sends that are not complete.
-    fn take_open(&self) -> Vec<Rc<Request>> {
-        let mut open = self.open.take();
-        open.retain(|request| !request.is_complete());
-        open
+    /// Polls the sends, and forgets those that are complete. The others stay in the list all the
+    /// time: a poll may call a function of the program, and meanwhile another thread may send.
+    fn forget_complete(&self) {
+        let open = self.open.borrow().clone();
+        open.iter().for_each(|request| _ = request.is_complete());
+        self.open.borrow_mut().retain(|request| !request.has_ended());
     }
 
-    /// Waits for all sends.
+    /// Waits for all sends. They stay in the list, since other threads may flush them too.
     pub(crate) fn flush(&self) -> Result<(), Failure> {
-        wait_for_all(&self.open.take())
+        let open = self.open.borrow().clone();
+        let done = wait_for_all(&open);
+        self.forget_complete();
+        done
     }
 
     /// Returns the attached buffer once all messages through `sent` are sent, even if one has
@@ -91,8 +101,8 @@ impl<D: Dialect> Mpi<D> {
             Request::new(Rc::clone(comm), RequestState::Message { id, is_receive: false, staged });
         if !request.is_complete() {
             let outbox = self.outbox_of(comm);
-            let open = outbox.take_open();
-            outbox.open.replace(open.into_iter().chain([request]).collect());
+            outbox.forget_complete();
+            outbox.open.borrow_mut().push(request);
         }
         Ok(())
     }
@@ -148,8 +158,8 @@ impl<D: Dialect> Mpi<D> {
 
     /// Creates a request that completes with the open sends of an outbox.
     fn iflush(&self, outbox: &Outbox, request: &HandleAt<D>) -> Result<(), Failure> {
-        let open = outbox.take_open();
-        outbox.open.replace(open.clone());
+        outbox.forget_complete();
+        let open = outbox.open.borrow().clone();
         self.add_request(Request::of_none(RequestState::All(open)), request)
     }
 

@@ -316,6 +316,12 @@ impl Request {
         }
     }
 
+    /// Whether the request is known to be complete. It is not polled.
+    pub(crate) fn has_ended(&self) -> bool {
+        use RequestState::{Done, Failed, Inactive};
+        matches!(*self.state.borrow(), Done(_) | Failed(_) | Inactive)
+    }
+
     /// Polls the request without taking its result. An inactive request counts as complete.
     pub(crate) fn is_complete(&self) -> bool {
         if !self.is_active() {

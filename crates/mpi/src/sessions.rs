@@ -85,6 +85,7 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn settle(&self) -> Result<(), Failure> {
         self.flush()?;
         self.state.buffered.flush()?;
+        self.state.comms.all().iter().try_for_each(|comm| comm.buffered.flush())?;
         let job = self.state.job.borrow().clone();
         if let Some(job) = job {
             job.engine().borrow_mut().flush();

@@ -91,7 +91,8 @@ static void buffered(MPI_Session session, MPI_Comm comm, int is_of_comm, int is_
     static char memory[4096];
     int out = 100 + rank, got = -1;
     void *buffer = is_automatic ? MPI_BUFFER_AUTOMATIC : memory, *back;
-    int room = is_automatic ? 0 : (int)sizeof memory, had;
+    /* The size of an automatic buffer is irrelevant. */
+    int room = is_automatic ? -is_hikyaku() : (int)sizeof memory, had;
     MPI_Request request;
     if (is_of_comm) MPI_Comm_attach_buffer(comm, buffer, room);
     else EQUAL(MPI_Session_attach_buffer(session, buffer, room), MPI_SUCCESS);

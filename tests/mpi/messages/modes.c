@@ -1,4 +1,7 @@
 /* All modes of sending, blocking and not (MPI 5.0 §3.4, §3.7, §3.10, §3.11), around a ring. */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
 #include "../check.h"
 
 enum { MOST = 100000 };
@@ -130,6 +133,27 @@ static void nobody(void) {
     EQUAL(status.MPI_SOURCE, MPI_PROC_NULL);
 }
 
+/* A message in the buffer of a communicator is sent in MPI_Finalize at the latest, although the
+ * program has not freed the communicator. Every second rank ends before its message is received. */
+static void sent_at_the_end(void) {
+    enum { LENGTH = 1 << 20 };
+    static char room[LENGTH + MPI_BSEND_OVERHEAD];
+    MPI_Comm twin;
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    char *data = malloc(LENGTH);
+    memset(data, 7, LENGTH);
+    if (rank % 2 == 0 && rank + 1 < size) {
+        MPI_Comm_attach_buffer(twin, room, sizeof room);
+        MPI_Bsend(data, LENGTH, MPI_CHAR, rank + 1, 0, twin);
+    } else if (rank % 2) {
+        memset(data, 1, LENGTH);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+        MPI_Recv(data, LENGTH, MPI_CHAR, rank - 1, 0, twin, MPI_STATUS_IGNORE);
+        for (int at = 0; at < LENGTH; at++) EQUAL(data[at], 7);
+    }
+    free(data);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     int room = 2 * (int)sizeof out + 4 * MPI_BSEND_OVERHEAD;
@@ -146,5 +170,6 @@ int main(int argc, char **argv) {
     MPI_Buffer_detach(&back, &had);
     CHECK(back == buffer && had == room);
     free(buffer);
+    sent_at_the_end();
     return end();
 }
