@@ -148,14 +148,6 @@ impl Entry {
         }
     }
 
-    /// The message, if no [`Request`] was made for it.
-    fn message(&self) -> Option<Message> {
-        match self {
-            Entry::Message(message) => Some(message.clone()),
-            _ => None,
-        }
-    }
-
     /// Whether the request is active.
     #[inline(always)]
     fn is_active(&self) -> bool {
@@ -213,9 +205,14 @@ impl Request {
     fn settle(&self, result: Result<Received, MsgError>) -> Outcome {
         let cancelled = self.is_cancelled.get() && result == Err(MsgError::Cancelled);
         let state = self.state.replace(RequestState::Inactive);
-        let (RequestState::Message { is_receive, staged, .. }, Some(comm)) = (state, &self.comm)
-        else {
-            return Ok(Status::EMPTY);
+        let (is_receive, staged, comm) = match (state, &self.comm) {
+            (RequestState::Message { is_receive, staged, .. }, Some(comm)) => {
+                (is_receive, staged, comm)
+            }
+            // Another thread has cancelled it, or asked for its status, while this one waited.
+            (RequestState::Done(status), _) => return Ok(status),
+            (RequestState::Failed(failure), _) => return Err(failure),
+            _ => return Ok(Status::EMPTY),
         };
         if cancelled {
             return Ok(Status { cancelled: true, ..Status::EMPTY });
@@ -544,12 +541,18 @@ impl<D: Dialect> Mpi<D> {
     #[inline(never)]
     fn finish_later(&self, handle: &HandleAt<D>, open: &mut u32) -> Outcome {
         let number = handle.get();
-        // The message's handle is removed before the wait, so that no other thread can use it.
-        if let Some(message) = self.state.requests.remove_if(number, Entry::message) {
+        // The handle stays valid during the wait, because another thread may cancel the message.
+        if let Some(Entry::Message(message)) = self.state.requests.get(number) {
             let result = message.comm.inner.wait_for(message.id, *open);
             *open = open.saturating_sub(1);
             handle.set_null();
-            return message.outcome(result);
+            return match self.state.requests.remove(number) {
+                // Another thread has asked to cancel it meanwhile.
+                Some(Entry::Request(request)) => {
+                    request.settle(result).map_err(|failure| request.own(failure))
+                }
+                _ => message.outcome(result),
+            };
         }
         let Some(request) = self.request_of(number)? else { return Ok(Status::EMPTY) };
         let is_active = request.is_active();

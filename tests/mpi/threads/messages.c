@@ -1,4 +1,7 @@
 /* Messages of several threads of each rank at once (MPI 5.0 §11.6). */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
 #include "threads.h"
 
 /* Ints of the messages: inline, short, long. */
@@ -219,6 +222,71 @@ static void any(int number) {
     }
 }
 
+/* Buffered sends of threads while a function of the program runs, in which others get in. */
+static void add(void *in, void *inout, int *count, MPI_Datatype *type) {
+    int bytes;
+    MPI_Type_size(*type, &bytes);
+    EQUAL(bytes, sizeof(int));
+    sched_yield();
+    for (int at = 0; at < *count; at++) ((int *)inout)[at] += ((int *)in)[at];
+}
+
+static void buffered(int number) {
+    enum { LENGTH = 20000 };
+    int *out = filled(LENGTH, 0), *into = filled(LENGTH, 0);
+    MPI_Op op;
+    MPI_Op_create(add, 1, &op);
+    for (int turn = 0; turn < 25; turn++) {
+        MPI_Request request;
+        if (number < 2) {
+            MPI_Iallreduce(out, into, 2000, MPI_INT, op, comms[number], &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            EQUAL(into[1999], 1999 * size);
+        } else {
+            for (int at = 0; at < LENGTH; at++) out[at] = rank + turn + at;
+            MPI_Bsend(out, LENGTH, MPI_INT, right(), turn, comms[number]);
+            MPI_Recv(into, LENGTH, MPI_INT, left(), turn, comms[number], MPI_STATUS_IGNORE);
+            check_filled(into, LENGTH, left() + turn);
+            for (int flush = 0; flush < 5; flush++) {
+                MPI_Buffer_iflush(&request);
+                MPI_Request_free(&request);
+            }
+        }
+    }
+    MPI_Op_free(&op);
+    free(out);
+    free(into);
+}
+
+static pthread_barrier_t both;
+
+/* One waits for what another one cancels. */
+static void cancel(int number) {
+    static MPI_Request waited;
+    static int into[2];
+    for (int kind = 0; kind < 2; kind++) {
+        if (number == 0) {
+            if (kind == 0) MPI_Irecv(into, 1, MPI_INT, rank, 9, comms[0], &waited);
+            else MPI_Recv_init(into, 1, MPI_INT, rank, 9, comms[0], &waited);
+            if (kind == 1) MPI_Start(&waited);
+        }
+        pthread_barrier_wait(&both);
+        if (number == 0) {
+            MPI_Status status;
+            int flag;
+            MPI_Wait(&waited, &status);
+            MPI_Test_cancelled(&status, &flag);
+            CHECK(flag);
+            if (kind == 1) MPI_Request_free(&waited);
+        } else {
+            MPI_Request same = waited;
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+            MPI_Cancel(&same);
+        }
+        pthread_barrier_wait(&both);
+    }
+}
+
 int main(int argc, char **argv) {
     begin_threads(&argc, &argv);
     each(THREADS, levels);
@@ -232,5 +300,9 @@ int main(int argc, char **argv) {
     EQUAL(sum, SHARED * (SHARED - 1) / 2);
     each(THREADS, probe);
     each(THREADS, any);
+    /* Others need a buffer. */
+    if (is_hikyaku()) each(THREADS, buffered);
+    pthread_barrier_init(&both, NULL, 2);
+    each(2, cancel);
     return end_threads();
 }
