@@ -427,8 +427,9 @@ impl Codes {
     fn add<D: Dialect>(&mut self, class: Option<i32>) -> Result<i32, Failure> {
         if let Some(class) = class
             && D::class(class).is_none()
+            && !self.find::<D>(class)?.is_class
         {
-            self.find::<D>(class)?;
+            return Err(Failure::argument(format!("{class} is a code, and not a class")));
         }
         let free = self.0.iter().position(Option::is_none);
         let at = free.unwrap_or(self.0.len());

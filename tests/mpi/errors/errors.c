@@ -86,6 +86,8 @@ static void codes(void) {
     CHECK(strcmp(text, "the wine is out") == 0);
     MPI_Error_class(code, &got);
     EQUAL(got, class);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CHECK(MPI_Add_error_code(code, &got) != MPI_SUCCESS);
     int *last, flag;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &last, &flag);
     CHECK(flag && *last >= (is_hikyaku() ? code : class));
