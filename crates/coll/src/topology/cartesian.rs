@@ -238,8 +238,11 @@ pub fn dims_create(ranks: u32, dims: &mut [u32]) -> Result<(), TopologyError> {
 /// `number` as a product of `parts` non-increasing factors of at most `most`, lexicographically
 /// smallest. `None` if there is none. `divisors` has those of `number`, and may have more.
 fn balanced(number: u32, parts: usize, most: u32, divisors: &[u32]) -> Option<Vec<u32>> {
+    if number == 1 {
+        return Some(vec![1; parts]);
+    }
     if parts == 0 {
-        return (number == 1).then(Vec::new);
+        return None;
     }
     let enough = |factor: u32| {
         // This factor is the largest, so `parts` times this factor must reach the number.
@@ -402,6 +405,8 @@ mod tests {
                 assert_eq!(dims.iter().map(|d| u64::from(*d)).product::<u64>(), u64::from(ranks));
             }
         }
+        // Far more dimensions than a stack has room for.
+        assert_eq!(made(2, &vec![0; 1 << 20]).unwrap()[..2], [2, 1]);
         // Greedy prime factors end with a largest factor of 8 here.
         assert_eq!(made(1 << 5 | 1 << 4, &[0, 0, 0]), Ok(vec![4, 4, 3]));
     }
