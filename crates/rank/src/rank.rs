@@ -145,7 +145,9 @@ impl Rank {
                 return true;
             }
             all.for_each(|context| engine.drop_context(context));
-            self.calls.borrow_mut().retain(|(of, _), _| of != context);
+            // Not by a look at all: one context may have thousands.
+            let sets = (*context, 0)..=(*context, u32::MAX);
+            self.calls.borrow_mut().extract_if(sets, |_, _| true).for_each(drop);
             let mut ended = self.ended.borrow_mut();
             ended.truncate(RETIRED_MOST - 1);
             ended.push_front(*context);
