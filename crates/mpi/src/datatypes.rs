@@ -631,7 +631,6 @@ impl<D: Dialect> Mpi<D> {
         let size = length(size, "size")?.max(1).div_ceil(size_of::<u128>());
         let mut memory = Vec::<u128>::new();
         memory.try_reserve_exact(size).map_err(|error| Failure::no_memory(error.to_string()))?;
-        memory.resize(size, 0);
         let address = Buffer::new(memory.as_mut_ptr().cast()).address();
         self.state.memory.borrow_mut().insert(address, memory);
         into.set(address);
