@@ -41,7 +41,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Abi_get_info.
     pub fn abi_get_info(&self, into: HandleAt<D>) -> Result<(), Failure> {
         let sizes = ["mpi_aint_size", "mpi_count_size", "mpi_offset_size"];
-        let pairs = sizes.map(|key| (key, size_of::<i64>().to_string()));
+        let pairs = sizes.map(|key| (key, size_of::<i64>().to_string().into()));
         self.add_info(Info::of(&pairs), &into)
     }
 

@@ -1,6 +1,8 @@
 //! Communicators (MPI 5.0 §7.4).
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use crate::failure::{Class, Failure};
 use crate::groups::{CONGRUENT, Group, IDENT, SIMILAR, UNEQUAL};
 use crate::info::Info;
 use crate::messages::no_tag;
-use crate::raw::{HandleAt, Out, TextAt};
+use crate::raw::{HandleAt, Out, TextAt, cut};
 use crate::requests::{Request, RequestState};
 use crate::runtime::Mpi;
 use crate::topology::Topology;
@@ -38,7 +40,7 @@ pub struct Comm {
     /// The two groups of an intercommunicator.
     pub(crate) inter: Option<Intercommunicator>,
     pub(crate) handle: Cell<Handle>,
-    pub(crate) name: RefCell<String>,
+    pub(crate) name: RefCell<OsString>,
     pub(crate) handler: Cell<Handler>,
     pub(crate) attributes: Attributes,
     pub(crate) topology: OnceCell<Topology>,
@@ -69,7 +71,7 @@ impl From<Intercommunicator> for Inner {
 
 impl Comm {
     /// A communicator with the error handler of its parent.
-    pub(crate) fn of(inner: impl Into<Inner>, name: &str, handler: Handler) -> Comm {
+    pub(crate) fn of(inner: impl Into<Inner>, name: impl AsRef<OsStr>, handler: Handler) -> Comm {
         let (inner, inter) = match inner.into() {
             Inner::Among(inner) => (inner, None),
             Inner::Between(inter) => (inter.others().clone(), Some(inter)),
@@ -78,7 +80,7 @@ impl Comm {
             inner,
             inter,
             handle: Cell::new(Handle::COMM_NULL),
-            name: RefCell::new(name.to_owned()),
+            name: RefCell::new(name.as_ref().to_owned()),
             handler: Cell::new(handler),
             attributes: Attributes::default(),
             info: Info::default(),
@@ -90,7 +92,7 @@ impl Comm {
     /// This rank's place for error messages: its rank in the communicator, and in the job if that
     /// may differ.
     pub(crate) fn own_place(&self) -> String {
-        let name = self.name.borrow();
+        let name = self.name.borrow().display().to_string();
         let name = if name.is_empty() { "a communicator without a name" } else { &name };
         let rank = self.local().rank();
         match self.local().members().map(|members| members.rank(rank)) {
@@ -106,7 +108,7 @@ impl Comm {
 
     /// This communicator with `inner`, which its messages need. Takes its attributes.
     fn completed(&self, inner: Inner) -> Comm {
-        let made = Comm::of(inner, &self.name.borrow(), self.handler.get());
+        let made = Comm::of(inner, &*self.name.borrow(), self.handler.get());
         made.handle.set(self.handle.get());
         made.info.take_from(Some(&self.info));
         made.take_topology(self);
@@ -307,7 +309,7 @@ impl<D: Dialect> Mpi<D> {
     /// A communicator of the same ranks and name with contexts of its own. A collective call.
     pub(crate) fn apart(&self, comm: &Comm) -> Result<Rc<Comm>, Failure> {
         let inner = comm.local().run(duplicate(comm))?;
-        let made = Comm::of(inner, &comm.name.borrow(), comm.handler.get());
+        let made = Comm::of(inner, &*comm.name.borrow(), comm.handler.get());
         made.handle.set(comm.handle.get());
         Ok(Rc::new(made))
     }
@@ -408,7 +410,7 @@ impl<D: Dialect> Mpi<D> {
             // The result must be smaller than the communicator.
             TYPE_HW_UNGUIDED if comm.local().nodes() > 1 => {
                 if let Some(info) = &info {
-                    info.set(RESOURCE.to_owned(), SHARED_MEMORY.to_owned());
+                    info.set(RESOURCE.into(), SHARED_MEMORY.into());
                 }
                 Some(node)
             }
@@ -461,7 +463,7 @@ impl<D: Dialect> Mpi<D> {
     pub fn comm_create_from_group(
         &self,
         group: Rc<Group>,
-        tag: String,
+        tag: OsString,
         info: Option<Arc<Info>>,
         handler: Rc<Handling>,
         into: HandleAt<D>,
@@ -515,9 +517,10 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Comm_set_name.
-    pub fn comm_set_name(&self, comm: Rc<Comm>, name: String) -> Result<(), Failure> {
-        let name = cut(name, D::MAX_NAMES[1]);
-        [&comm.inner, comm.local()].iter().for_each(|inner| inner.set_name(&name));
+    pub fn comm_set_name(&self, comm: Rc<Comm>, name: OsString) -> Result<(), Failure> {
+        let name = cut(&name, D::MAX_NAMES[1]).to_owned();
+        let shown = name.to_string_lossy();
+        [&comm.inner, comm.local()].iter().for_each(|inner| inner.set_name(&shown));
         comm.name.replace(name);
         Ok(())
     }
@@ -530,7 +533,7 @@ impl<D: Dialect> Mpi<D> {
         length: Out<i32>,
     ) -> Result<(), Failure> {
         let name = match D::number(Object::Comm, comm) {
-            Handle::COMM_NULL => "MPI_COMM_NULL".to_owned(),
+            Handle::COMM_NULL => "MPI_COMM_NULL".into(),
             _ => self.comm(comm)?.name.borrow().clone(),
         };
         length.set(into.set(&name, D::MAX_NAMES[1])?);
@@ -557,13 +560,8 @@ async fn duplicate(comm: &Comm) -> Result<Inner, Error> {
 }
 
 /// The hash of a word, on which all ranks agree.
-pub(crate) fn number_of(word: &str) -> u32 {
+pub(crate) fn number_of(word: &OsStr) -> u32 {
     // FNV-1a: the same on all ranks.
-    word.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
-/// A name, truncated to the available room.
-pub(crate) fn cut(name: String, room: usize) -> String {
-    let fits = name.char_indices().take_while(|(at, it)| at + it.len_utf8() < room).count();
-    name.chars().take(fits).collect()
+    let add = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    word.as_bytes().iter().fold(0x811c_9dc5, add)
 }

@@ -1,12 +1,13 @@
 //! The functions on datatypes (MPI 5.0 chapter 5); [`crate::datatype`] implements them.
 
+use std::ffi::{OsStr, OsString};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use hikyaku_nic::ring::copy;
 
 use crate::arguments::Elements;
-use crate::communicators::{Comm, cut};
+use crate::communicators::Comm;
 use crate::datatype::{
     self, Basic, Datatype, DatatypeError, DistributedDimension, Distribution, Integer, Order,
     TypeClass, Width,
@@ -14,7 +15,8 @@ use crate::datatype::{
 use crate::dialect::{Dialect, Handle, Object, Status, UNDEFINED};
 use crate::failure::{Class, Failure};
 use crate::raw::{
-    self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt, length,
+    self, Buffer, HandleAt, Handles, HandlesAt, NumberAt, Numbers, NumbersAt, Out, TextAt, cut,
+    length,
 };
 use crate::runtime::Mpi;
 use crate::types::Type;
@@ -371,8 +373,8 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Type_set_name.
-    pub fn type_set_name(&self, datatype: Rc<Type>, name: String) -> Result<(), Failure> {
-        datatype.name.replace(Some(cut(name, D::MAX_NAMES[1])));
+    pub fn type_set_name(&self, datatype: Rc<Type>, name: OsString) -> Result<(), Failure> {
+        datatype.name.replace(Some(cut(&name, D::MAX_NAMES[1]).to_owned()));
         Ok(())
     }
 
@@ -390,7 +392,8 @@ impl<D: Dialect> Mpi<D> {
         let datatype = self.datatype(handle)?;
         let given = datatype.name.borrow();
         let first = datatype.basic().map_or("", |basic| basic.name());
-        length.set(into.set(given.as_deref().unwrap_or(first), D::MAX_NAMES[1])?);
+        let name = given.as_deref().unwrap_or(OsStr::new(first));
+        length.set(into.set(name, D::MAX_NAMES[1])?);
         Ok(())
     }
 
@@ -572,7 +575,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Pack_external.
     pub fn pack_external(
         &self,
-        representation: String,
+        representation: OsString,
         from: Elements<Rc<Type>>,
         into: Buffer,
         room: i64,
@@ -591,7 +594,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Unpack_external.
     pub fn unpack_external(
         &self,
-        representation: String,
+        representation: OsString,
         from: Buffer,
         room: i64,
         position: NumberAt,
@@ -610,7 +613,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Pack_external_size.
     pub fn pack_external_size(
         &self,
-        representation: String,
+        representation: OsString,
         count: i64,
         datatype: Rc<Type>,
         size: NumberAt,
@@ -717,11 +720,12 @@ fn start_of(position: i64) -> Result<u64, Failure> {
         .map_err(|_| Failure::argument(format!("the position {position} is negative")))
 }
 
-fn external32(representation: &str) -> Result<(), Failure> {
+fn external32(representation: &OsStr) -> Result<(), Failure> {
     if representation == "external32" {
         return Ok(());
     }
-    let text = format!("there is no representation `{representation}`, only external32");
+    let given = representation.display();
+    let text = format!("there is no representation `{given}`, only external32");
     Err(Failure::argument(text).named("datarep"))
 }
 

@@ -214,7 +214,7 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Get_library_version.
     pub fn get_library_version(&self, into: TextAt, length: Out<i32>) -> Result<(), Failure> {
         let (version, name) = (env!("CARGO_PKG_VERSION"), D::NAME);
-        length.set(into.set(&format!("hikyaku {version}, {name}"), MAX_VERSION)?);
+        length.set(into.set(format!("hikyaku {version}, {name}"), MAX_VERSION)?);
         Ok(())
     }
 

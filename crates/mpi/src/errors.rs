@@ -1,5 +1,6 @@
 //! Error handlers, codes and classes (MPI 5.0 chapter 9).
 
+use std::ffi::OsString;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(crate) struct Codes(Vec<Option<Code>>);
 #[derive(Debug)]
 struct Code {
     class: i32,
-    text: String,
+    text: OsString,
     is_class: bool,
 }
 
@@ -328,9 +329,9 @@ impl<D: Dialect> Mpi<D> {
         let told = lock(&self.state.told);
         let why = told.as_ref().filter(|(of, _)| *of == code).map(|(_, why)| why);
         let text = match D::class(code) {
-            _ if code == 0 => "no error".to_owned(),
+            _ if code == 0 => "no error".into(),
             Some(class) => {
-                why.map_or(class.text().to_owned(), |why| format!("{}: {why}", class.text()))
+                why.map_or(class.text().into(), |why| format!("{}: {why}", class.text()).into())
             }
             None => lock(&self.state.codes).find::<D>(code)?.text.clone(),
         };
@@ -353,7 +354,7 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Add_error_string.
-    pub fn add_error_string(&self, code: i32, text: String) -> Result<(), Failure> {
+    pub fn add_error_string(&self, code: i32, text: OsString) -> Result<(), Failure> {
         if text.len() >= MAX_ERROR_STRING {
             let text = format!(
                 "{} bytes are more than the {MAX_ERROR_STRING} that there are for it",
@@ -435,7 +436,7 @@ impl Codes {
         let at = free.unwrap_or(self.0.len());
         let number = D::FIRST_CODE + at as i32;
         let is_class = class.is_none();
-        let code = Some(Code { class: class.unwrap_or(number), text: String::new(), is_class });
+        let code = Some(Code { class: class.unwrap_or(number), text: OsString::new(), is_class });
         if free.is_some() {
             self.0[at] = code;
         } else {

@@ -3,6 +3,7 @@
 //! Any thread may use them at any time, whatever the level of thread support, even while another
 //! thread is in a call of MPI. So they have their own locks.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::dialect::{Dialect, Handle, Object};
@@ -17,7 +18,7 @@ const MAX_VALUE: usize = 1023;
 /// An info object.
 #[derive(Debug, Default)]
 pub struct Info {
-    pairs: Mutex<Vec<(String, String)>>,
+    pairs: Mutex<Vec<(OsString, OsString)>>,
 }
 
 impl Clone for Info {
@@ -28,12 +29,13 @@ impl Clone for Info {
 
 impl Info {
     /// An object with these pairs.
-    pub(crate) fn of(pairs: &[(&str, String)]) -> Info {
-        let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+    pub(crate) fn of(pairs: &[(&str, OsString)]) -> Info {
+        let pairs =
+            pairs.iter().map(|(key, value)| (OsString::from(*key), value.clone())).collect();
         Info { pairs: Mutex::new(pairs) }
     }
 
-    fn pairs(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+    fn pairs(&self) -> MutexGuard<'_, Vec<(OsString, OsString)>> {
         lock(&self.pairs)
     }
 
@@ -46,7 +48,7 @@ impl Info {
         }
     }
 
-    pub(crate) fn set(&self, key: String, value: String) {
+    pub(crate) fn set(&self, key: OsString, value: OsString) {
         let mut pairs = self.pairs();
         match pairs.iter_mut().find(|(other, _)| *other == key) {
             Some(pair) => pair.1 = value,
@@ -54,9 +56,10 @@ impl Info {
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<String> {
+    pub(crate) fn get(&self, key: impl AsRef<OsStr>) -> Option<OsString> {
         let pairs = self.pairs();
-        pairs.iter().find(|(other, _)| other == key).map(|(_, value)| value.clone())
+        let found = pairs.iter().find(|(other, _)| other == key.as_ref());
+        found.map(|(_, value)| value.clone())
     }
 }
 
@@ -81,21 +84,21 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// The known facts about the start of this program (MPI 5.0 §11.2.1).
-    fn environment(&self, words: &[String]) -> Info {
+    fn environment(&self, words: &[OsString]) -> Info {
         let command = words.first().cloned().unwrap_or_default();
-        let arguments = words.iter().skip(1).cloned().collect::<Vec<_>>().join(" ");
-        let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+        let arguments = words.get(1..).unwrap_or_default().join(OsStr::new(" "));
+        let folder = std::env::current_dir().unwrap_or_default().into_os_string();
         // Before MPI_Init the launcher's variable has the number of ranks.
         let said = || std::env::var("HIKYAKU_SIZE").unwrap_or_default();
         let size = self.state.joined.get().map_or_else(said, |(_, size)| size.to_string());
         let pairs = [
             ("command", command),
             ("argv", arguments),
-            ("maxprocs", size),
-            ("arch", std::env::consts::ARCH.to_owned()),
+            ("maxprocs", size.into()),
+            ("arch", std::env::consts::ARCH.into()),
             ("wdir", folder),
         ];
-        let known = |(_, value): &&(&str, String)| !value.is_empty() && value.len() <= MAX_VALUE;
+        let known = |(_, value): &&(&str, OsString)| !value.is_empty() && value.len() <= MAX_VALUE;
         Info::of(&pairs.iter().filter(known).cloned().collect::<Vec<_>>())
     }
 
@@ -135,8 +138,8 @@ impl<D: Dialect> Mpi<D> {
     pub fn info_set(
         &self,
         info: Option<Arc<Info>>,
-        key: String,
-        value: String,
+        key: OsString,
+        value: OsString,
     ) -> Result<(), Failure> {
         let key = checked(key)?;
         if value.is_empty() || value.len() > MAX_VALUE {
@@ -148,12 +151,13 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// MPI_Info_delete.
-    pub fn info_delete(&self, info: Option<Arc<Info>>, key: String) -> Result<(), Failure> {
+    pub fn info_delete(&self, info: Option<Arc<Info>>, key: OsString) -> Result<(), Failure> {
         let (info, key) = (needed(info)?, checked(key)?);
         let mut pairs = info.pairs();
         let at = pairs.iter().position(|(other, _)| *other == key);
-        let at =
-            at.ok_or_else(|| Failure::new(Class::InfoNokey, format!("there is no key `{key}`")))?;
+        let at = at.ok_or_else(|| {
+            Failure::new(Class::InfoNokey, format!("there is no key `{}`", key.display()))
+        })?;
         pairs.remove(at);
         Ok(())
     }
@@ -162,12 +166,12 @@ impl<D: Dialect> Mpi<D> {
     pub fn info_get(
         &self,
         info: Option<Arc<Info>>,
-        key: String,
+        key: OsString,
         room: i32,
         value: TextAt,
         flag: Out<i32>,
     ) -> Result<(), Failure> {
-        let found = needed(info)?.get(&checked(key)?);
+        let found = needed(info)?.get(checked(key)?);
         let room = crate::raw::length(room, "valuelen")?;
         flag.set_flag(found.is_some());
         if let Some(found) = found {
@@ -180,11 +184,11 @@ impl<D: Dialect> Mpi<D> {
     pub fn info_get_valuelen(
         &self,
         info: Option<Arc<Info>>,
-        key: String,
+        key: OsString,
         length: Out<i32>,
         flag: Out<i32>,
     ) -> Result<(), Failure> {
-        let found = needed(info)?.get(&checked(key)?);
+        let found = needed(info)?.get(checked(key)?);
         flag.set_flag(found.is_some());
         if let Some(found) = found {
             length.set(found.len() as i32);
@@ -196,12 +200,12 @@ impl<D: Dialect> Mpi<D> {
     pub fn info_get_string(
         &self,
         info: Option<Arc<Info>>,
-        key: String,
+        key: OsString,
         room: Out<i32>,
         value: TextAt,
         flag: Out<i32>,
     ) -> Result<(), Failure> {
-        let found = needed(info)?.get(&checked(key)?);
+        let found = needed(info)?.get(checked(key)?);
         let length = crate::raw::length(room.get(), "buflen")?;
         flag.set_flag(found.is_some());
         if let Some(found) = found {
@@ -235,15 +239,15 @@ impl<D: Dialect> Mpi<D> {
 }
 
 /// The command line of this process.
-fn command_line() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+fn command_line() -> Vec<OsString> {
+    std::env::args_os().collect()
 }
 
 pub(crate) fn needed(info: Option<Arc<Info>>) -> Result<Arc<Info>, Failure> {
     info.ok_or_else(|| Failure::new(Class::Info, "the info object is the null handle"))
 }
 
-fn checked(key: String) -> Result<String, Failure> {
+fn checked(key: OsString) -> Result<OsString, Failure> {
     if key.is_empty() || key.len() > MAX_KEY {
         let text = format!("a key has 1 to {MAX_KEY} bytes, and this one {}", key.len());
         return Err(Failure::new(Class::InfoKey, text).named("key"));

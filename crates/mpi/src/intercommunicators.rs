@@ -4,6 +4,7 @@
 //! receiving rank. For a reduction, each group first reduces among its own ranks with a collective,
 //! and its first rank sends the result to the other group.
 
+use std::ffi::OsString;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl<D: Dialect> Mpi<D> {
         leader: i32,
         remote: D::Handle,
         remote_leader: i32,
-        tag: String,
+        tag: OsString,
         info: Option<Arc<Info>>,
         handler: Rc<Handling>,
         into: HandleAt<D>,

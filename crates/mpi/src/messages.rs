@@ -88,7 +88,7 @@ fn known(comm: &Comm, rank: i32, of_side: fn(Failure) -> Failure) -> Result<u32,
 
 #[cold]
 fn no_rank(comm: &Comm, rank: i32) -> Failure {
-    let (name, size) = (comm.name.borrow(), comm.inner.size());
+    let (name, size) = (comm.name.borrow().display().to_string(), comm.inner.size());
     let name = if name.is_empty() { "the communicator" } else { &name };
     let text = format!("rank {rank} does not exist: {name} has ranks 0 to {}", size - 1);
     Failure::new(Class::Rank, text)

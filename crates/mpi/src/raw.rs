@@ -6,9 +6,10 @@
 //! library creates each, and it is used before that function returns; a buffer is used until the
 //! operation that holds it is complete.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::slice;
 use std::sync::Arc;
@@ -717,18 +718,17 @@ impl Text {
         Text(start)
     }
 
-    /// Reads the string.
+    /// Reads the string, in whatever encoding.
     ///
     /// # Errors
-    /// It is null, or not UTF-8.
-    pub fn read(self, argument: &str) -> Result<String, Failure> {
+    /// It is null.
+    pub fn read(self, argument: &str) -> Result<OsString, Failure> {
         if self.0.is_null() {
             return Err(Failure::null(argument));
         }
         // SAFETY: not null, and the program promised a string that ends with 0.
-        let bytes = unsafe { CStr::from_ptr(self.0) };
-        let text = bytes.to_str().map(str::to_owned);
-        text.map_err(|_| Failure::argument(format!("`{argument}` is not UTF-8")))
+        let text = unsafe { CStr::from_ptr(self.0) };
+        Ok(OsStr::from_bytes(text.to_bytes()).to_owned())
     }
 }
 
@@ -745,8 +745,8 @@ impl Texts {
     /// The first `count` strings.
     ///
     /// # Errors
-    /// A string is null or not UTF-8, or the list is null and `count` is not 0.
-    pub fn all(self, count: usize, argument: &str) -> Result<Vec<String>, Failure> {
+    /// A string is null, or the list is null and `count` is not 0.
+    pub fn all(self, count: usize, argument: &str) -> Result<Vec<OsString>, Failure> {
         if count > 0 && self.0.is_null() {
             return Err(Failure::null(argument));
         }
@@ -776,21 +776,26 @@ impl TextAt {
     ///
     /// # Errors
     /// The pointer is null, and `room` is not 0.
-    pub fn set(self, text: &str, room: usize) -> Result<c_int, Failure> {
+    pub fn set(self, text: impl AsRef<OsStr>, room: usize) -> Result<c_int, Failure> {
         if room > 0 && self.start.is_null() {
             return Err(Failure::null(self.argument));
         }
-        let mut length = text.len().min(room.saturating_sub(1));
-        while !text.is_char_boundary(length) {
-            length -= 1;
-        }
+        let text = cut(text.as_ref(), room).as_bytes();
+        let length = text.len();
         if room > 0 {
             let into = Buffer::new(self.start.cast()).bytes_mut(length + 1);
-            into[..length].copy_from_slice(&text.as_bytes()[..length]);
+            into[..length].copy_from_slice(text);
             into[length] = 0;
         }
         Ok(length as c_int)
     }
+}
+
+/// A text, truncated to the room for it and a 0: at the end of a character, if it is UTF-8.
+pub(crate) fn cut(text: &OsStr, room: usize) -> &OsStr {
+    let most = text.len().min(room.saturating_sub(1));
+    let length = text.to_str().map_or(most, |text| text.floor_char_boundary(most));
+    OsStr::from_bytes(&text.as_bytes()[..length])
 }
 
 /// Checks a number of elements of the program.

@@ -3,6 +3,7 @@
 //! MPI_Init and all sessions use the same rank of the job; the first of them joins it. The rank
 //! leaves when the process ends and not before, since another session may be opened.
 
+use std::ffi::{OsStr, OsString};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -102,7 +103,7 @@ impl<D: Dialect> Mpi<D> {
         let level =
             if self.rank()?.is_shared() { "MPI_THREAD_MULTIPLE" } else { "MPI_THREAD_SERIALIZED" };
         let info = session.info.clone();
-        info.take_from(Some(&Info::of(&[("thread_level", level.to_owned())])));
+        info.take_from(Some(&Info::of(&[("thread_level", level.into())])));
         self.add_info(info, &into)
     }
 
@@ -136,14 +137,14 @@ impl<D: Dialect> Mpi<D> {
     }
 
     /// The ranks of a process set.
-    fn ranks_of_set(&self, name: &str) -> Result<Vec<u32>, Failure> {
+    fn ranks_of_set(&self, name: &OsStr) -> Result<Vec<u32>, Failure> {
         let rank = self.rank()?;
-        match SETS.iter().position(|set| set.eq_ignore_ascii_case(name)) {
+        match SETS.iter().position(|set| name.eq_ignore_ascii_case(set)) {
             Some(0) => Ok((0..rank.whole().size()).collect()),
             Some(_) => Ok(vec![rank.whole().rank()]),
             None => {
                 let sets = SETS.join(" and ");
-                let text = format!("there is no process set `{name}`, but {sets}");
+                let text = format!("there is no process set `{}`, but {sets}", name.display());
                 Err(Failure::argument(text).named("pset_name"))
             }
         }
@@ -153,18 +154,18 @@ impl<D: Dialect> Mpi<D> {
     pub fn session_get_pset_info(
         &self,
         _: Arc<Session>,
-        name: String,
+        name: OsString,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         let size = self.ranks_of_set(&name)?.len();
-        self.add_info(Info::of(&[("mpi_size", size.to_string())]), &into)
+        self.add_info(Info::of(&[("mpi_size", size.to_string().into())]), &into)
     }
 
     /// MPI_Group_from_session_pset.
     pub fn group_from_session_pset(
         &self,
         _: Arc<Session>,
-        name: String,
+        name: OsString,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
         self.add_group(self.ranks_of_set(&name)?, &into)

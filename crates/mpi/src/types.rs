@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
 use std::rc::Rc;
 
 use hikyaku_coll::{Part, Place};
@@ -22,7 +23,7 @@ pub struct Type {
     pub(crate) datatype: Datatype,
     pub(crate) attributes: Attributes,
     /// The name that the program has given it.
-    pub(crate) name: RefCell<Option<String>>,
+    pub(crate) name: RefCell<Option<OsString>>,
     size: usize,
     extent: i64,
     /// Whether the data of any number of elements are contiguous from the buffer's address on.

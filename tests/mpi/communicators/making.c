@@ -195,6 +195,10 @@ static void names(void) {
     MPI_Comm_set_name(twin, "ring");
     MPI_Comm_get_name(twin, name, &length);
     CHECK(strcmp(name, "ring") == 0 && length == 4);
+    /* In an encoding of the program's own. */
+    MPI_Comm_set_name(twin, "caf\xe9");
+    MPI_Comm_get_name(twin, name, &length);
+    CHECK(strcmp(name, "caf\xe9") == 0 && length == 4);
     MPI_Comm_test_inter(twin, &flag);
     EQUAL(flag, 0);
     MPI_Comm back = MPI_Comm_fromint(MPI_Comm_toint(twin));

@@ -34,7 +34,11 @@ int main(int argc, char **argv) {
     /* Before MPI begins there may be errors and info objects already. */
     MPI_Info info;
     MPI_Info_create(&info);
-    MPI_Info_set(info, "a", "b");
+    char value[8];
+    MPI_Info_set(info, "a", "b\xe9");
+    length = sizeof value;
+    MPI_Info_get_string(info, "a", &length, value, &flag);
+    CHECK(flag && length == 3 && strcmp(value, "b\xe9") == 0);
     MPI_Info_free(&info);
     /* How many ranks there are to be is known then. */
     char most[16] = "";

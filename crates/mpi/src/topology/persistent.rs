@@ -190,7 +190,8 @@ impl<D: Dialect> Mpi<D> {
         info: Option<Arc<Info>>,
         request: HandleAt<D>,
     ) -> Result<(), Failure> {
-        let scheme = info.and_then(|info| info.get(SCHEME_KEY)).map(|name| name.parse());
+        let scheme = info.and_then(|info| info.get(SCHEME_KEY));
+        let scheme = scheme.map(|name| name.to_string_lossy().parse());
         let scheme = scheme.transpose().map_err(|error: UnknownScheme| {
             Failure::new(Class::InfoValue, format!("the key {SCHEME_KEY}: {error}")).named("info")
         })?;
