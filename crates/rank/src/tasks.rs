@@ -124,11 +124,18 @@ impl Tasks {
 
     /// Adds an operation and polls it for the first time, which sends what it can send at once.
     pub fn start(&self, task: Task) -> TaskId {
+        let id = self.add(task);
+        self.poll(id);
+        id
+    }
+
+    /// Adds an operation. A caller that must remove it records its number before anything polls it:
+    /// a poll of any operation may panic.
+    pub fn add(&self, task: Task) -> TaskId {
         let id = TaskId(self.started.get());
         self.started.set(id.0 + 1);
         self.entries.borrow_mut().push_back(TaskEntry { id, state: TaskState::Waiting(task) });
         self.running.set(self.running.get() + 1);
-        self.poll(id);
         id
     }
 

@@ -257,10 +257,16 @@ impl Communicator {
 
     /// Starts an operation and leaves it in flight.
     pub fn start_task(&self, task: Task) -> TaskId {
-        let id = self.tasks().start(task);
+        let id = self.tasks().add(task);
+        self.begin_task(id);
+        id
+    }
+
+    /// Polls an operation for the first time after [`Tasks::add`].
+    pub fn begin_task(&self, id: TaskId) {
+        self.tasks().poll(id);
         // Earlier operations progress too, as in any call.
         self.tasks().poll_some(None);
-        id
     }
 
     /// Waits for an operation in flight.

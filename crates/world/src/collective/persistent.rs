@@ -169,7 +169,9 @@ impl<B> Persistent<B> {
                 error.into()
             });
         }
-        self.task = Some(self.world.communicator().start_task((self.begin)(buffers)));
+        let id = self.world.tasks().add((self.begin)(buffers));
+        self.task = Some(id);
+        self.world.communicator().begin_task(id);
         Ok(())
     }
 

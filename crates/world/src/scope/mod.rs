@@ -87,18 +87,23 @@ struct Abandon<'s, 'scope, 'env> {
 
 impl Drop for Abandon<'_, '_, '_> {
     fn drop(&mut self) {
-        let world = self.scope.core.world;
+        let (world, open) = (self.scope.core.world, &self.scope.core.open);
+        if open.borrow().is_empty() {
+            return world.spare_list().set(open.take());
+        }
+        // What a reduction owns is dropped here. Its drop may start operations in this scope, or
+        // panic: then this continues.
+        let _rest = Abandon { scope: self.scope };
         let abandon = |id| world.engine().borrow_mut().abandon(id);
-        let mut list = self.scope.core.open.take();
-        for open in list.drain(..) {
-            match open {
+        let next = || open.borrow_mut().pop_front();
+        while let Some(it) = next() {
+            match it {
                 Open::Request(id) => abandon(id),
                 Open::Collective(id) => world.tasks().remove(id),
                 // Its memory is freed after this, when nothing uses it any more.
                 Open::Exchange(exchange) => exchange.open().for_each(abandon),
             }
         }
-        world.spare_list().set(list);
     }
 }
 
@@ -250,9 +255,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             }
         }
         let (at, result) = self.core.world.communicator().wait_for_any(&ids);
-        requests.swap_remove(at);
-        self.core.close(ids[at]);
-        Ok(Some((at, self.core.world.communicator().told(result)?.into())))
+        // It may be of an enclosing scope.
+        let core = requests.swap_remove(at).core;
+        core.close(ids[at]);
+        Ok(Some((at, core.world.communicator().told(result)?.into())))
     }
 
     pub(crate) fn world(&self) -> &'env World {
@@ -267,11 +273,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let operation: Pin<Box<dyn Future<Output = _> + 'scope>> = Box::pin(operation);
         // SAFETY: the type is the same except for its lifetime. Its borrows live for 'scope, and it
         // lives no longer: `tasks` has it only until it is done or removed, and it is in `open`
-        // from here on, so that `Abandon` removes it within 'scope. Its name gives no access to it.
+        // before anything polls it (a poll may panic, also that of another operation), so that
+        // `Abandon` removes it within 'scope. Its name gives no access to it.
         #[expect(clippy::disallowed_methods, reason = "no bytes are looked at, only a lifetime")]
         let operation: Task = unsafe { mem::transmute(operation) };
-        let id = self.core.world.communicator().start_task(operation);
+        let id = self.core.world.tasks().add(operation);
         self.core.open.borrow_mut().push_back(Open::Collective(id));
+        self.core.world.communicator().begin_task(id);
         id
     }
 
@@ -363,5 +371,94 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             });
             self.core.exchange(name, |exchange| exchange.started(started, None));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::{pending, poll_fn};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::task::Poll;
+
+    use hikyaku_msg::MsgError;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_leaves_no_operation_behind_that_borrows() {
+        let world = World::init().unwrap();
+        let (armed, borrowed) = (Rc::new(Cell::new(false)), Rc::new(()));
+        let panics = Rc::clone(&armed);
+        world.communicator().start_task(Box::pin(poll_fn(move |_| {
+            assert!(!panics.get(), "a reduction of another scope panics");
+            Poll::Pending
+        })));
+        armed.set(true);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            world.scope(|scope| {
+                let held = Rc::clone(&borrowed);
+                scope.begin(async move {
+                    let _held = held;
+                    pending().await
+                });
+                Ok(())
+            })
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(Rc::strong_count(&borrowed), 1);
+    }
+
+    /// A value of a reduction whose drop starts a receive, and may panic.
+    struct Late<'s, 'e> {
+        scope: &'s Scope<'s, 'e>,
+        into: Option<&'s mut [u8]>,
+        panics: bool,
+    }
+
+    impl Drop for Late<'_, '_> {
+        fn drop(&mut self) {
+            let _ = self.scope.irecv(self.into.take().unwrap_or_default(), 0, 1);
+            assert!(!self.panics, "a drop panics");
+        }
+    }
+
+    #[test]
+    fn what_a_drop_starts_is_abandoned_too() {
+        let world = World::init().unwrap();
+        for panics in [false, true] {
+            let (mut late, mut open, mut heard) = ([0_u8; 2], [0_u8; 2], [0_u8; 2]);
+            let abandoned = catch_unwind(AssertUnwindSafe(|| {
+                world.scope(|scope| {
+                    let late = Late { scope, into: Some(&mut late), panics };
+                    scope.begin(async move {
+                        let _late = late;
+                        pending().await
+                    });
+                    scope.irecv(&mut open, 0, 2)?;
+                    Err::<(), _>(Error::Message(MsgError::Cancelled))
+                })
+            }));
+            assert_eq!(abandoned.is_err(), panics);
+            // An abandoned receive takes no message.
+            for tag in [1, 2] {
+                world.send(&[7_u8; 2], 0, tag).unwrap();
+                world.recv(&mut heard, 0, tag).unwrap();
+            }
+            assert_eq!([late, open, heard], [[0; 2], [0; 2], [7; 2]]);
+        }
+    }
+
+    #[test]
+    fn a_request_may_be_waited_for_in_an_inner_scope() {
+        let world = World::init().unwrap();
+        let mut into = [0_u8; 300];
+        let heard = world.scope(|scope| {
+            let request = scope.irecv(&mut into, 0, 1)?;
+            world.send(&[7_u8; 300], 0, 1)?;
+            world.scope(|inner| inner.wait_any(&mut vec![request]))
+        });
+        let (at, received) = heard.unwrap().unwrap();
+        assert_eq!((at, received.bytes, into), (0, 300, [7; 300]));
     }
 }

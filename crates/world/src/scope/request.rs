@@ -11,7 +11,7 @@ use crate::world::Received;
 /// Dropping it does not undo the operation: the scope waits for it at its end.
 #[derive(Debug)]
 pub struct Request<'scope> {
-    core: &'scope Core<'scope>,
+    pub(super) core: &'scope Core<'scope>,
     state: StartState,
 }
 
