@@ -144,7 +144,7 @@ fn typed<T: Number>(bytes: &mut [u8]) -> PyResult<&mut [T]> {
 }
 
 /// A call of a collective. If it is dropped before it is started, it fails at all ranks.
-struct Calling<'py> {
+pub(crate) struct Calling<'py> {
     py: Python<'py>,
     rank: Rc<PythonRank>,
     world: Rc<PythonComm>,
@@ -160,9 +160,22 @@ impl Drop for Calling<'_> {
 }
 
 impl<'py> Calling<'py> {
-    fn new(py: Python<'py>, world: &World) -> PyResult<Calling<'py>> {
+    pub(crate) fn new(py: Python<'py>, world: &World) -> PyResult<Calling<'py>> {
         let (rank, world) = world.open()?;
         Ok(Calling { py, rank, world, is_started: Cell::new(false) })
+    }
+
+    /// The arguments are right: the caller starts what counts as the call.
+    pub(crate) fn begin(&self) -> (&Rc<PythonRank>, &Rc<PythonComm>) {
+        self.is_started.set(true);
+        (&self.rank, &self.world)
+    }
+
+    /// Waits until all ranks are ready to make something together, which nothing interrupts. If the
+    /// arguments of a rank are wrong, this fails at all ranks.
+    pub(crate) fn meet(&self) -> PyResult<(&Rc<PythonRank>, &Rc<PythonComm>)> {
+        self.together(0, |scope| scope.ibarrier())?;
+        Ok(self.begin())
     }
 
     /// Starts a collective on `bytes` bytes at this rank and waits for it.
@@ -171,10 +184,10 @@ impl<'py> Calling<'py> {
         bytes: usize,
         start: impl for<'s> FnOnce(&'s Scope<'s, 'env>) -> Collective<'s>,
     ) -> PyResult<()> {
-        self.is_started.set(true);
+        let (rank, world) = self.begin();
         let mut raised = None;
         let inside = GateGuard::enter();
-        let outcome = self.world.at(&inside).scope(|scope| {
+        let outcome = world.at(&inside).scope(|scope| {
             let mut flying = Some(start(scope));
             let ended = poll_fn(|_| match flying.take().map(Collective::test) {
                 Some(Ok(Err(collective))) => {
@@ -184,7 +197,7 @@ impl<'py> Calling<'py> {
                 Some(Ok(Ok(()))) | None => Poll::Ready(Ok(())),
                 Some(Err(error)) => Poll::Ready(Err(error)),
             });
-            let wait = WaitInfo { bytes, ..WaitInfo::new(&self.rank, &self.world, &inside) };
+            let wait = WaitInfo { bytes, ..WaitInfo::new(rank, world, &inside) };
             wait::run(self.py, &wait, ended).unwrap_or_else(|exception| {
                 raised = Some(exception);
                 // The scope abandons its operations.
@@ -269,7 +282,7 @@ pub(crate) fn fail(py: Python<'_>, world: &World) -> PyResult<()> {
 }
 
 pub(crate) fn barrier(py: Python<'_>, world: &World) -> PyResult<()> {
-    Calling::new(py, world)?.together(0, |scope| scope.ibarrier())
+    Calling::new(py, world)?.meet().map(drop)
 }
 
 pub(crate) fn broadcast(
@@ -394,6 +407,27 @@ pub(crate) fn gather(
     let into = into.as_mut().map_or(&mut [][..], PythonArray::bytes_mut);
     let bytes = mine.len().max(into.len());
     calling.together(bytes, |scope| scope.igather_into(mine.bytes(), into, root))
+}
+
+/// `into` has an array for each rank. It is ignored except at root.
+pub(crate) fn gatherv(
+    py: Python<'_>,
+    world: &World,
+    mine: &Bound<'_, PyAny>,
+    into: Vec<Bound<'_, PyAny>>,
+    root: i64,
+) -> PyResult<()> {
+    let calling = Calling::new(py, world)?;
+    let (root, is_root) = calling.root(root)?;
+    let mine = PythonArray::to_read(mine, "mine")?;
+    let into = into.iter().filter(|_| is_root);
+    let into: PyResult<Vec<_>> = into.map(|place| PythonArray::to_write(place, "into")).collect();
+    let mut into = into?;
+    let bytes = into.iter().map(PythonArray::len).fold(mine.len(), usize::max);
+    calling.together(bytes, |scope| {
+        let places = into.iter_mut().map(PythonArray::bytes_mut).collect();
+        scope.igatherv_into(mine.bytes(), places, root)
+    })
 }
 
 pub(crate) fn allgather(

@@ -16,12 +16,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::PythonArray;
-use crate::collective;
+use crate::collective::Calling;
 use crate::error::raise;
 use crate::gate::{GateGuard, Gated};
 use crate::rank::{self, PythonRank, forget};
 use crate::wait::{self, WaitInfo};
-use crate::world::World;
 
 /// One edge, as passed by Python: the rank at the other end, and the array to send or to fill.
 type PythonEdge<'py> = (i64, Bound<'py, PyAny>);
@@ -36,12 +35,13 @@ struct ArrayRow {
 impl ArrayRow {
     /// The arrays of edges, and the edges as byte ranges of the row.
     fn new(
-        edges: &[PythonEdge<'_>],
+        edges: &Bound<'_, PyAny>,
         take: impl Fn(&Bound<'_, PyAny>) -> PyResult<PythonArray>,
     ) -> PyResult<(ArrayRow, Vec<Neighbour>)> {
         let mut row = ArrayRow { arrays: Vec::new(), starts: Vec::new() };
         let (mut neighbours, mut start) = (Vec::new(), 0);
-        for (rank, array) in edges {
+        let edges: Vec<PythonEdge<'_>> = edges.extract()?;
+        for (rank, array) in &edges {
             let array = take(array)?;
             // A rank that is too large for the job is an error at every rank, because all learn of
             // it.
@@ -103,21 +103,19 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Makes an exchange of arrays. Every rank calls it.
     pub(crate) fn make(
-        py: Python<'_>,
-        world: &World,
-        outs: &[PythonEdge<'_>],
-        ins: &[PythonEdge<'_>],
-        scheme: Option<&str>,
+        calling: &Calling<'_>,
+        outs: &Bound<'_, PyAny>,
+        ins: &Bound<'_, PyAny>,
+        scheme: &Bound<'_, PyAny>,
     ) -> PyResult<Exchange> {
         let (outs, destinations) =
             ArrayRow::new(outs, |array| PythonArray::to_read(array, "outs"))?;
         let (ins, sources) = ArrayRow::new(ins, |array| PythonArray::to_write(array, "ins"))?;
-        let scheme = scheme.map(str::parse::<Scheme>).transpose();
+        let scheme = scheme.extract::<Option<String>>()?;
+        let scheme = scheme.as_deref().map(str::parse::<Scheme>).transpose();
         let scheme = scheme
             .map_err(|error: UnknownScheme| PyValueError::new_err(format!("scheme: {error}")))?;
-        // All ranks arrive here before any makes its part, which nothing interrupts.
-        collective::barrier(py, world)?;
-        let (rank, comm) = world.open()?;
+        let (rank, comm) = calling.meet()?;
         let inside = GateGuard::enter();
         let neighbours = Neighbours { sources, destinations, scheme };
         let rounds = comm.at(&inside).staged_exchange_init(&neighbours).map_err(raise)?;

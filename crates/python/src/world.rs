@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::PythonArray;
-use crate::collective;
+use crate::collective::{self, Calling};
 use crate::error::raise;
 use crate::exchange::Exchange;
 use crate::gate::GateGuard;
@@ -26,6 +26,19 @@ pub(crate) struct World {
     /// Its number in the rank's table.
     pub(crate) number: usize,
 }
+
+/// Name and shape of a shared variable, name and size of its elements as numpy has them, their
+/// dtype, rows, tiles (at most one of the two), whether it is recoverable, and its protocol.
+type SharedArguments = (
+    String,
+    Vec<u64>,
+    (String, u32),
+    Py<PyAny>,
+    Option<u64>,
+    Option<(u64, u64)>,
+    bool,
+    Option<String>,
+);
 
 /// The message that a receive or a probe found.
 #[pyclass(module = "hikyaku", frozen, get_all, eq)]
@@ -96,12 +109,14 @@ impl World {
     fn _split(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number::any_color)] color: Option<u32>,
-        #[pyo3(from_py_with = number::key)] key: i32,
+        color: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
     ) -> PyResult<Option<usize>> {
-        let (rank, world) = self.open()?;
+        let calling = Calling::new(py, self)?;
+        let (color, key) = (number::any_color(color)?, number::key(key)?);
+        let (rank, world) = calling.begin();
         let inside = GateGuard::enter();
-        let (wait, world) = (WaitInfo::new(&rank, &world, &inside), world.at(&inside));
+        let (wait, world) = (WaitInfo::new(rank, world, &inside), world.at(&inside));
         let made = wait::complete(py, &wait, async {
             let Some(made) = world.split_async(color, key).await? else { return Ok(None) };
             let beside = made.duplicate_async().await?;
@@ -395,6 +410,16 @@ impl World {
         collective::gather(py, self, mine, into, root)
     }
 
+    fn _gatherv(
+        &self,
+        py: Python<'_>,
+        mine: &Bound<'_, PyAny>,
+        into: Vec<Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::rank)] root: i64,
+    ) -> PyResult<()> {
+        collective::gatherv(py, self, mine, into, root)
+    }
+
     fn _allgather(
         &self,
         py: Python<'_>,
@@ -426,45 +451,32 @@ impl World {
     fn _window(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = number::count)] count: usize,
+        count: &Bound<'_, PyAny>,
         sample: &Bound<'_, PyAny>,
     ) -> PyResult<Window> {
-        let sample = PythonArray::to_read(sample, "dtype")?;
-        // All ranks arrive here before any makes its part, which nothing interrupts.
-        collective::barrier(py, self)?;
-        let (rank, world) = self.open()?;
-        Window::open(&rank, &world, count, &sample)
+        let calling = Calling::new(py, self)?;
+        let (count, sample) = (number::count(count)?, PythonArray::to_read(sample, "dtype")?);
+        let (rank, world) = calling.meet()?;
+        Window::open(rank, world, count, &sample)
     }
 
     /// A persistent exchange of contiguous arrays with neighbour ranks.
     fn _exchange(
         &self,
         py: Python<'_>,
-        outs: Vec<(i64, Bound<'_, PyAny>)>,
-        ins: Vec<(i64, Bound<'_, PyAny>)>,
-        scheme: Option<&str>,
+        outs: &Bound<'_, PyAny>,
+        ins: &Bound<'_, PyAny>,
+        scheme: &Bound<'_, PyAny>,
     ) -> PyResult<Exchange> {
-        Exchange::make(py, self, &outs, &ins, scheme)
+        let calling = Calling::new(py, self)?;
+        Exchange::make(&calling, outs, ins, scheme)
     }
 
-    /// A shared variable. The element's name and size are numpy's; of `rows` and `tiles` at most
-    /// one is given.
-    #[pyo3(signature = (
-        name, shape, element, dtype, rows=None, tiles=None, recoverable=false, protocol=None
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "one of World.shared's, each by name")]
-    fn _shared(
-        &self,
-        py: Python<'_>,
-        name: &str,
-        shape: Vec<u64>,
-        element: (String, u32),
-        dtype: Py<PyAny>,
-        rows: Option<u64>,
-        tiles: Option<(u64, u64)>,
-        recoverable: bool,
-        protocol: Option<&str>,
-    ) -> PyResult<Shared> {
+    /// A shared variable.
+    fn _shared(&self, py: Python<'_>, arguments: &Bound<'_, PyAny>) -> PyResult<Shared> {
+        let calling = Calling::new(py, self)?;
+        let arguments: SharedArguments = arguments.extract()?;
+        let (name, shape, element, dtype, rows, tiles, recoverable, protocol) = arguments;
         let parts = match (rows, tiles) {
             (None, None) => Parts::Whole,
             (Some(rows), None) => Parts::Rows(rows),
@@ -473,16 +485,13 @@ impl World {
                 return Err(PyValueError::new_err("give rows or tiles, not both"));
             }
         };
-        let protocol = protocol.map(str::parse).transpose();
+        let protocol = protocol.as_deref().map(str::parse).transpose();
         let protocol =
             protocol.map_err(|error: UnknownProtocol| PyValueError::new_err(error.to_string()))?;
         let options = SharedOptions { parts, recoverable, protocol };
-        let (name_of_element, bytes) = element;
-        let element = Element { name: name_of_element, bytes };
-        // All ranks arrive here before any makes its part, which nothing interrupts.
-        collective::barrier(py, self)?;
-        let (rank, world) = self.open()?;
-        Shared::make(py, &rank, &world, (name, &shape), (element, dtype), options)
+        let element = Element { name: element.0, bytes: element.1 };
+        let (rank, world) = calling.meet()?;
+        Shared::make(py, rank, world, (&name, &shape), (element, dtype), options)
     }
 
     /// The shared variable of a name; `dtype_of` makes a dtype from the name of its elements.

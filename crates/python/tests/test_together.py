@@ -1,6 +1,9 @@
 """Messages and collectives among ranks, each against what numpy computes from all ranks' data."""
 
 import functools
+import os
+import signal
+import threading
 
 import numpy
 import pytest
@@ -297,6 +300,12 @@ def wrong_at_one(world):
         lambda: world.gather_object(1, size if wrong else 0),
         lambda: world.allgather_object(cannot_be_pickled if wrong else 1),
         lambda: world.allgather_object(cannot_be_pickled if wrong else bytes(1 << 20)),
+        lambda: world.split(-1 if wrong else 0),
+        lambda: world.window(3, "O" if wrong else "f8"),
+        lambda: world.window(1 << 64 if wrong else 3),
+        lambda: world.shared("wrong", -3 if wrong else 3),
+        lambda: world.shared("wrong", 3, rows="one" if wrong else 1),
+        lambda: world.exchange([(0, [])] if wrong else [], []),
     ]
     for number, call in enumerate(calls):
         try:
@@ -318,3 +327,66 @@ def wrong_at_one(world):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_call_that_is_wrong_at_one_rank_fails_at_all(size):
     assert spawn(size, wrong_at_one) == list(range(size))
+
+
+class CannotBeUnpickled:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def objects_that_fail_at_the_end(world):
+    """An object that cannot be unpickled is an error of the ranks that unpickle it. All objects of
+    the call have arrived, so none is taken for one of the next call."""
+    raised = 0
+    for call in [world.gather_object, world.allgather_object]:
+        try:
+            call(CannotBeUnpickled() if world.rank == 1 else "old")
+        except ValueError:
+            raised += 1
+        world.gather_object("new", 2)
+        everyone = world.gather_object("new")
+        assert everyone in [None, ["new"] * world.size]
+    assert raised == [2, 0, 1][world.rank]
+
+
+def interrupted(world):
+    """Rank 0 is interrupted in a collective of objects, for which rank 2 is late. All go on."""
+    apart = world.duplicate()
+    for call in [lambda: world.bcast_object(0, 2), lambda: world.allgather_object(0)]:
+        if world.rank == 2:
+            apart.recv_object(0)
+        done = threading.Event()
+
+        def interrupt(number, frame):
+            # In a native call: the wait.
+            if frame.f_code.co_name == "make" and not done.is_set():
+                done.set()
+                raise KeyboardInterrupt
+
+        def insist():
+            while not done.wait(0.001):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=insist)
+        try:
+            if world.rank == 0:
+                signal.signal(signal.SIGINT, interrupt)
+                thread.start()
+            call()
+        except KeyboardInterrupt:
+            thread.join()
+            apart.send_object("go on", 2)
+        except hikyaku.PeerError:
+            pass
+        assert world.bcast_object(world.rank, 1) == 1
+        assert world.allgather_object(world.rank) == [0, 1, 2]
+
+
+def fail_in_objects(world):
+    objects_that_fail_at_the_end(world)
+    interrupted(world)
+    return "together"
+
+
+def test_who_fails_in_a_collective_of_objects_stays_in_step():
+    assert spawn(3, fail_in_objects) == ["together"] * 3

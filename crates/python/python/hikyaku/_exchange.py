@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from hikyaku._native import Data, World
+    from hikyaku import _native
+    from hikyaku._native import Data
 
     Array = NDArray[Any]
 
@@ -28,7 +29,7 @@ class Exchange:
 
     def __init__(
         self,
-        world: World,
+        make: Callable[..., _native.Exchange],
         outs: Sequence[tuple[int, Data]],
         ins: Sequence[tuple[int, Array]],
         scheme: str | None,
@@ -38,7 +39,7 @@ class Exchange:
         for _, array, place in incoming:
             if place is not array and not array.flags.writeable:
                 raise ValueError("ins: an array is read-only, and something is to be stored in it")
-        self._native = world._exchange(
+        self._native = make(
             [(rank, place) for rank, _, place in outgoing],
             [(rank, place) for rank, _, place in incoming],
             scheme,

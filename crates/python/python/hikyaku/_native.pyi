@@ -113,18 +113,21 @@ class World:
     def _fail_collective(self) -> None: ...
     def _reduce_scatter(self, data: Data, into: Into, op: str) -> None: ...
     def _gather(self, mine: Data, into: Into | None, root: int) -> None: ...
+    def _gatherv(self, mine: Data, into: list[Into], root: int) -> None: ...
     def _allgather(self, mine: Data, into: Into) -> None: ...
     def _scatter(self, data: Data | None, into: Into, root: int = 0) -> None: ...
     def _shared(
         self,
-        name: str,
-        shape: tuple[int, ...],
-        element: tuple[str, int],
-        dtype: numpy.dtype[Any],
-        rows: int | None = None,
-        tiles: tuple[int, int] | None = None,
-        recoverable: bool = False,
-        protocol: str | None = None,
+        arguments: tuple[
+            str,
+            tuple[int, ...],
+            tuple[str, int],
+            numpy.dtype[Any],
+            int | None,
+            tuple[int, int] | None,
+            bool,
+            str | None,
+        ],
     ) -> Shared: ...
     def _shared_named(
         self, name: str, dtype_of: Callable[[str], numpy.dtype[Any]]

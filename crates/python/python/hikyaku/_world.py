@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 import atexit
+import functools
+import itertools
 import math
 import os
 import pickle
@@ -23,7 +25,7 @@ from hikyaku._exchange import Exchange
 from hikyaku._window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
 
 OBJECT_BYTES_MOST = 64 << 20
 """The largest pickle of an object, in bytes. Send larger data as arrays."""
-
-
-_GATHER_TAG = 2**31 - 1
-"""Tag of gathered objects. Programs must not use it for their own objects."""
 
 
 class World(_native.World):
@@ -58,7 +56,12 @@ class World(_native.World):
         Every rank calls it; a rank without a color (None) gets None. The result numbers its ranks
         from 0.
         """
-        number = self._split(color, key)
+        try:
+            number = self._split(color, key)
+        except (TypeError, ValueError):
+            # A split is two calls, of which only the first has failed for its arguments.
+            self._fail_collective()
+            raise
         return None if number is None else type(self)(number)
 
     def create_group(self, ranks: Sequence[int]) -> World:
@@ -161,7 +164,8 @@ class World(_native.World):
         scheme is the use of command queues for the neighbours: fast, mrc or combined; or messages,
         to use none. By default hikyaku chooses, or hikyaku run --coll exchange=... does.
         """
-        return Exchange(self, outs, ins, scheme)
+        with _Calls(self, 1) as calls:
+            return Exchange(functools.partial(calls.make, self._exchange), outs, ins, scheme)
 
     # Memory.
 
@@ -175,8 +179,9 @@ class World(_native.World):
     def window(self, shape: ShapeLike, dtype: DTypeLike = "f8") -> Window:
         """A window: an array of zeros at every rank that all ranks can put to, get from and update
         atomically, without the owner's help. Every rank calls it with the same shape and dtype."""
-        dtype, shape = _plain(dtype), _shape(shape)
-        native = self._window(_count(shape), numpy.empty(0, dtype))
+        with _Calls(self, 1) as calls:
+            dtype, shape = _plain(dtype), _shape(shape)
+            native = calls.make(self._window, _count(shape), numpy.empty(0, dtype))
         return Window(native, shape, dtype, self.rank)
 
     def shared(
@@ -200,9 +205,12 @@ class World(_native.World):
 
         protocol is how the contents reach the holders: direct (the default), fagus or udp.
         """
-        dtype, shape = _plain(dtype), _shape(shape)
-        element = dtype.str if dtype.names is None else repr(dtype.descr), dtype.itemsize
-        return self._shared(name, shape, element, dtype, rows, tiles, recoverable, protocol)
+        with _Calls(self, 1) as calls:
+            dtype, shape = _plain(dtype), _shape(shape)
+            element = dtype.str if dtype.names is None else repr(dtype.descr), dtype.itemsize
+            arguments = name, shape, element, dtype, rows, tiles, recoverable, protocol
+            made: Shared = calls.make(self._shared, arguments)
+        return made
 
     def shared_named(self, name: str) -> Shared:
         """The shared variable with this name. This rank must have made it and not freed it."""
@@ -229,44 +237,73 @@ class World(_native.World):
 
     def bcast_object(self, value: Any = None, root: int = 0) -> Any:
         """Give every rank the object of root. value is ignored except at root."""
-        objects = self._objects()
-        pickled: bytes | bytearray = self._pickled(value) if self.rank == root else b""
-        length = numpy.array([len(pickled)])
-        objects.bcast(length, root)
-        if self.rank != root:
-            pickled = bytearray(int(length[0]))
-        objects.bcast(pickled, root)
+        with _Calls(self._objects(), 2) as calls:
+            pickled: bytes | bytearray = _pickled(value) if self.rank == root else b""
+            length = numpy.array([len(pickled)])
+            calls.make(calls.objects.bcast, length, root)
+            if self.rank != root:
+                pickled = bytearray(int(length[0]))
+            calls.make(calls.objects.bcast, pickled, root)
         return value if self.rank == root else pickle.loads(pickled)
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
         """Gather one object of each rank at root. Returns a list in rank order at root, None
         elsewhere."""
-        objects = self._objects()
-        ranks = range(self.size)
-        if root not in ranks:
-            objects._fail_collective()
-            raise ValueError(f"there is no rank {root} in a world of {self.size}")
-        pickled = b"" if self.rank == root else self._pickled(value)
-        # Every rank must have pickled its object first: if one fails, root must not wait for it.
-        objects.barrier()
-        if self.rank != root:
-            objects.send(pickled, root, _GATHER_TAG)
-            return None
-        return [value if r == root else self.recv_object(r, _GATHER_TAG) for r in ranks]
+        with _Calls(self._objects(), 2) as calls:
+            if root not in range(self.size):
+                raise ValueError(f"there is no rank {root} in a world of {self.size}")
+            pickled = b"" if self.rank == root else _pickled(value)
+            _, pieces = self._gather_pickles(calls, pickled, root, self.rank == root)
+        return self._loaded(pieces, value) if self.rank == root else None
 
     def allgather_object(self, value: Any) -> list[Any]:
         """Gather one object of each rank at every rank. Returns a list in rank order."""
-        everyone: list[Any] = self.bcast_object(self.gather_object(value))
-        return everyone
+        with _Calls(self._objects(), 3) as calls:
+            everyone, pieces = self._gather_pickles(calls, _pickled(value), 0, True)
+            calls.make(calls.objects.bcast, everyone)
+        return self._loaded(pieces, value)
 
-    def _pickled(self, value: Any) -> bytes:
-        """Pickles this rank's object for a collective. If that fails, the collective fails at all
-        ranks."""
-        try:
-            return _pickled(value)
-        except BaseException:
-            self._objects()._fail_collective()
-            raise
+    def _gather_pickles(
+        self, calls: _Calls, pickled: bytes, root: int, makes_room: bool
+    ) -> tuple[memoryview, list[memoryview]]:
+        """Room for the pickles of all ranks, if wanted, and its pieces. Root has the pickles."""
+        lengths = numpy.empty(self.size, "i8")
+        # Every rank must have pickled its object first: if one fails, root must not wait for it.
+        calls.make(calls.objects._allgather, numpy.array([len(pickled)]), lengths)
+        ends = [0, *itertools.accumulate(lengths.tolist() if makes_room else [])]
+        room = memoryview(bytearray(ends[-1]))
+        pieces = [room[start:end] for start, end in zip(ends, ends[1:])]
+        calls.make(calls.objects._gatherv, pickled, pieces, root)
+        return room, pieces
+
+    def _loaded(self, pieces: list[memoryview], value: Any) -> list[Any]:
+        """The objects of all ranks. One that cannot be unpickled is an error at this rank alone:
+        all have arrived."""
+        return [
+            value if rank == self.rank else pickle.loads(piece)
+            for rank, piece in enumerate(pieces)
+        ]
+
+
+class _Calls:
+    """The native collectives that one collective makes. Every rank makes as many: if this rank
+    fails before one, the rest count as made and fail at all ranks. A rank that skipped them would
+    be out of step with the others from then on."""
+
+    def __init__(self, objects: World, number: int) -> None:
+        self.objects = objects
+        self._left = number
+
+    def make(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._left -= 1
+        return call(*arguments)
+
+    def __enter__(self) -> _Calls:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for _ in range(self._left):
+            self.objects._fail_collective()
 
 
 def world() -> World:
