@@ -220,7 +220,7 @@ def test_an_exception_lets_go(world):
 
 
 def test_it_is_found_by_its_name(world):
-    for dtype in ["f4", "i4,f8"]:
+    for dtype in ["f4", "i4,f8", numpy.dtype("u1,f8", align=True)]:
         x = world.shared("named", (2, 3), dtype)
         with x.write() as a:
             a.view("u1")[:] = 1

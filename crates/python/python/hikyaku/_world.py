@@ -333,7 +333,10 @@ def _plain(dtype: DTypeLike) -> numpy.dtype[Any]:
 
 def _dtype_of(element: str) -> numpy.dtype[Any]:
     """The dtype of a name that World.shared has given."""
-    return numpy.dtype(ast.literal_eval(element) if element.startswith("[") else element)
+    if not element.startswith("["):
+        return numpy.dtype(element)
+    # Padding has a field of its own in a description.
+    return numpy.lib.format.descr_to_dtype(ast.literal_eval(element))
 
 
 def _shape(shape: ShapeLike) -> tuple[int, ...]:
