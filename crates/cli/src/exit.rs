@@ -13,7 +13,9 @@
 
 use std::{
     fmt::Display,
+    fs::{self, OpenOptions},
     io::{self, ErrorKind as IoErrorKind, Write},
+    path::Path,
     process::ExitCode,
 };
 
@@ -31,9 +33,10 @@ pub(crate) fn say(line: impl Display) {
     say_as_it_is(format_args!("hikyaku: {line}\n"));
 }
 
-/// Writes a text to standard error unchanged. A failure is ignored: it cannot be reported anywhere.
+/// Writes a text to standard error unchanged, in one piece: other processes write there too. A
+/// failure is ignored: it cannot be reported anywhere.
 pub(crate) fn say_as_it_is(text: impl Display) {
-    let _ = write!(io::stderr(), "{text}");
+    let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
 /// Standard output could not be written.
@@ -45,6 +48,13 @@ pub(crate) struct PrintError(pub(crate) io::Error);
 pub(crate) fn print(text: impl Display) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(PrintError)
+}
+
+/// Makes a folder for results, and checks that this file can be written there: a long run that
+/// cannot be written would be lost. If the file exists, it is not changed.
+pub(crate) fn begin_results(folder: &Path, file: &str) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    OpenOptions::new().append(true).create(true).open(folder.join(file)).map(drop)
 }
 
 impl PrintError {

@@ -11,7 +11,7 @@ use hikyaku_reproduce::{
     self as reproduce, ExperimentOutcome, PaperItem, Report, Verdict, items, select,
 };
 
-use crate::exit::{PrintError, USAGE, print, say};
+use crate::exit::{PrintError, USAGE, begin_results, print, say};
 
 /// Run the papers' tables and figures on simulated machines and compare with what is printed.
 ///
@@ -72,13 +72,19 @@ pub(crate) fn run(arguments: &ReproduceArguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    let cannot_write = |error: io::Error| {
+        say(format_args!("cannot write to {}: {error}", arguments.output.display()));
+        ExitCode::FAILURE
+    };
+    if let Err(error) = begin_results(&arguments.output, "report.html") {
+        return cannot_write(error);
+    }
     let mut progress = ProgressLines::default();
     let report = reproduce::run(&chosen, arguments.ranges, |item, outcome, took| {
         tell(item, outcome, took, &mut progress);
     });
     if let Err(error) = write(&report, &arguments.output) {
-        say(format_args!("cannot write to {}: {error}", arguments.output.display()));
-        return ExitCode::FAILURE;
+        return cannot_write(error);
     }
     let count = |verdict: Verdict| format!("{} {}", report.count(verdict), verdict.plural());
     progress.print(Verdict::ALL.map(count).join(", "));

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use hikyaku_report::Page;
 use hikyaku_reproduce::what_if::{WHAT_IFS, WhatIf, WhatIfAnswer, what_if};
 
-use crate::exit::{USAGE, print, say};
+use crate::exit::{USAGE, begin_results, print, say};
 
 /// Answers the question of this name, and writes `what-if-NAME.html` and its tables as CSV.
 pub(super) fn run(name: &str, output: &Path) -> ExitCode {
@@ -17,8 +17,9 @@ pub(super) fn run(name: &str, output: &Path) -> ExitCode {
         say(format_args!("there is no question `{name}`; there are {}", names.join(", ")));
         return ExitCode::from(USAGE);
     };
-    let answer = (question.run)();
-    let text = match write(question, &answer, output) {
+    let written = begin_results(output, &page_name(question))
+        .and_then(|()| write(question, &(question.run)(), output));
+    let text = match written {
         Ok(text) => text,
         Err(error) => {
             say(format_args!("cannot write to {}: {error}", output.display()));
@@ -33,7 +34,6 @@ pub(super) fn run(name: &str, output: &Path) -> ExitCode {
 
 /// Writes the page and the tables, and returns the text for a terminal.
 fn write(question: &WhatIf, answer: &WhatIfAnswer, output: &Path) -> io::Result<String> {
-    fs::create_dir_all(output)?;
     let mut page = Page::new(question.title);
     page.lead(&answer.findings.join(" ")).note(&answer.setup);
     for chart in &answer.charts {
@@ -49,7 +49,11 @@ fn write(question: &WhatIf, answer: &WhatIfAnswer, output: &Path) -> io::Result<
     for finding in &answer.findings {
         text += &format!("{finding}\n");
     }
-    let file = output.join(format!("what-if-{}.html", question.name));
+    let file = output.join(page_name(question));
     fs::write(&file, page.to_html())?;
     Ok(text + &format!("page: {}", file.display()))
+}
+
+fn page_name(question: &WhatIf) -> String {
+    format!("what-if-{}.html", question.name)
 }

@@ -118,6 +118,35 @@ fn output_that_cannot_be_written_is_an_error() {
     assert_eq!(message.lines().count(), 1);
 }
 
+/// The kernel sends SIGXFSZ with that error, which would end the launcher without a word.
+#[test]
+fn a_limit_on_file_sizes_is_an_error() {
+    let file = std::env::temp_dir().join(format!("hikyaku-long-{}", std::process::id()));
+    let line = "ulimit -f 8000; exec \"$@\"";
+    let words = ["-c", line, "limited", HIKYAKU, "run", "-n", "1", "--"];
+    let mut command = Command::new("bash");
+    command.args(words).args(["head", "-c", "9000000", "/dev/zero"]).stdin(Stdio::null());
+    let output = command.stdout(File::create(&file).unwrap()).output().unwrap();
+    std::fs::remove_file(file).unwrap();
+    let said = "hikyaku: cannot write standard output: File too large (os error 27)\n";
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), said));
+}
+
+/// What cannot be written is known before a run that may take minutes.
+#[test]
+fn results_that_cannot_be_written_are_an_error_at_once() {
+    let sweep = &["simulate", "--sweep", "-m", "cenju4", "-n", "1", "--sizes", "8"];
+    let commands: [&[&str]; 3] =
+        [&["reproduce", "003-figure-6"], sweep, &["simulate", "--what-if", "halo"]];
+    for words in commands {
+        let mut command = Command::new(HIKYAKU);
+        let output = command.args(words).args(["--output", "/proc/no"]).output().unwrap();
+        let said = "hikyaku: cannot write to /proc/no: No such file or directory (os error 2)\n";
+        assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), said), "{words:?}");
+        assert_eq!(stdout(&output), "", "{words:?}");
+    }
+}
+
 /// The errors and the exit code of a program, first with standard output to a full device, then
 /// with a reader that has gone before.
 fn without_takers(words: &[&str]) -> [(Option<i32>, String); 2] {

@@ -113,15 +113,17 @@ impl Processes {
             config.layout.queues = queues;
         }
         let job = Job::create(&config)?;
-        let system = |source| LaunchError::System { what: "map the job's memory", source };
-        let absent = || system(std::io::ErrorKind::Unsupported.into());
+        let system = |what| move |source| LaunchError::System { what, source };
+        let absent = || system("map the job's memory")(std::io::ErrorKind::Unsupported.into());
         let stage = Arc::new(job.stage()?.ok_or_else(absent)?);
         let _bound = OnOneProcessor::bind();
         let began = Instant::now();
         let started = Arc::new(StartedProcesses::default());
         let conductor = {
             let (stage, started, this) = (Arc::clone(&stage), Arc::clone(&started), self.clone());
-            thread::spawn(move || this.conduct(&stage, &started))
+            let conduct = move || this.conduct(&stage, &started);
+            let spawned = thread::Builder::new().name("hikyaku-conductor".into()).spawn(conduct);
+            spawned.map_err(system("start the thread of the simulation"))?
         };
         let launch = Launch { bind: Bind::None, ..self.launch.clone() };
         let memory = VirtualMemory { job: &job, stage: &stage, started: &started };

@@ -27,12 +27,15 @@ use hikyaku_sim::machine::Machine;
 use super::arguments::SimulateArguments;
 use super::watch::RunWatch;
 use super::{INTERRUPTED, MOST_RANKS, SettingError};
-use crate::exit::{USAGE, print, say, say_as_it_is};
+use crate::exit::{USAGE, begin_results, print, say, say_as_it_is};
 use crate::machine::load;
 
 /// The default numbers of ranks and sizes of parts.
 const RANKS: [u32; 4] = [8, 64, 512, 4096];
 const SIZES: [u64; 4] = [8, 1 << 10, 32 << 10, 1 << 20];
+
+/// The page's file name.
+const PAGE: &str = "sweep.html";
 
 /// The runs to do.
 #[derive(Debug)]
@@ -93,13 +96,26 @@ pub(super) fn run(arguments: &SimulateArguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    let cannot_write = |error: io::Error| {
+        say(format_args!("cannot write to {}: {error}", arguments.output.display()));
+        ExitCode::FAILURE
+    };
+    if let Err(error) = begin_results(&arguments.output, PAGE) {
+        return cannot_write(error);
+    }
     let watch = RunWatch::start();
-    let points = run::points(&plan, &watch, &mut |line| {
+    let ran = run::points(&plan, &watch, &mut |line| {
         say_as_it_is(format_args!("{line}\n"));
     });
+    let points = match ran {
+        Ok(points) => points,
+        Err(error) => {
+            say(format_args!("cannot start a thread of the sweep: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     if let Err(error) = write(&points, &arguments.output) {
-        say(format_args!("cannot write to {}: {error}", arguments.output.display()));
-        return ExitCode::FAILURE;
+        return cannot_write(error);
     }
     if let Err(error) = print(found(&points, &arguments.output)) {
         return error.end();
@@ -139,14 +155,13 @@ fn plan(arguments: &SimulateArguments) -> Result<SweepPlan, SettingError> {
 
 /// Writes the page and the CSV.
 fn write(points: &[SweepPoint], output: &Path) -> io::Result<()> {
-    fs::create_dir_all(output)?;
     fs::write(output.join("sweep.csv"), present::runs(points).to_csv())?;
-    fs::write(output.join("sweep.html"), present::page(points))
+    fs::write(output.join(PAGE), present::page(points))
 }
 
 /// The text for a terminal: the wrong choices, and the path of the page.
 fn found(points: &[SweepPoint], output: &Path) -> String {
     let losses = present::losses(points, present::MOST_LISTED).to_text();
-    let (summary, page) = (present::summary(points), output.join("sweep.html"));
+    let (summary, page) = (present::summary(points), output.join(PAGE));
     format!("{}\n\n{summary}\npage: {}", losses.trim_end(), page.display())
 }

@@ -1,5 +1,6 @@
 //! The runs of a sweep: many small ones, each on a machine at rest.
 
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -51,11 +52,14 @@ enum Ran {
 
 /// All points of a plan. `tell` gets a line per machine and operation. As many of these run in
 /// parallel as there are cores; the result is in the plan's order.
+///
+/// # Errors
+/// No thread could be started.
 pub(super) fn points(
     plan: &SweepPlan,
     watch: &RunWatch,
     tell: &mut dyn FnMut(String),
-) -> Vec<SweepPoint> {
+) -> io::Result<Vec<SweepPoint>> {
     let mut parts = Vec::new();
     for machine in &plan.machines {
         let mut grown = Vec::new();
@@ -72,16 +76,20 @@ pub(super) fn points(
     let (next, (sender, receiver)) = (AtomicUsize::new(0), mpsc::sync_channel(parts.len().max(1)));
     let workers = thread::available_parallelism().map_or(1, usize::from).min(parts.len());
     thread::scope(|scope| {
-        for _ in 0..workers {
+        for worker in 0..workers {
             let (sender, parts, next) = (sender.clone(), &parts, &next);
-            scope.spawn(move || {
+            let work = move || {
                 while let Some((number, (grown, operation))) = take(parts, next)
                     && !watch.interrupted()
                 {
                     // Cannot fail: the receiver lasts as long as the scope.
                     let _ = sender.send((number, part(plan, watch, grown, *operation)));
                 }
-            });
+            };
+            match thread::Builder::new().spawn_scoped(scope, work) {
+                Err(error) if worker == 0 => return Err(error),
+                _ => {}
+            }
         }
         drop(sender);
         for (number, points) in receiver {
@@ -92,8 +100,9 @@ pub(super) fn points(
             }
             found[number] = points;
         }
-    });
-    found.into_iter().flatten().collect()
+        Ok(())
+    })?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// The next part that no worker has taken, with its number.
@@ -249,7 +258,8 @@ mod tests {
     #[test]
     fn every_operation_has_its_points_with_a_best_and_a_choice() {
         let mut told = Vec::new();
-        let points = points(&plan(12, 100_000), &RunWatch::start(), &mut |line| told.push(line));
+        let points =
+            points(&plan(12, 100_000), &RunWatch::start(), &mut |line| told.push(line)).unwrap();
         // Eleven operations of two sizes, and the barrier.
         assert_eq!((points.len(), told.len()), (2 * 23, 12));
         for point in &points {
@@ -330,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_sends_too_many_messages_is_abandoned_and_not_tried_again() {
-        let points = points(&plan(12, 20), &RunWatch::start(), &mut |_| {});
+        let points = points(&plan(12, 20), &RunWatch::start(), &mut |_| {}).unwrap();
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let abandoned: Vec<usize> = alltoall.map(|point| point.abandoned.len()).collect();
         assert_eq!(abandoned, [0, 0, 4, 4]);
@@ -340,7 +350,7 @@ mod tests {
     fn what_is_too_many_events_is_abandoned_for_long_messages_only() {
         // A message of 1 MiB is 512 packets on CP-PACS.
         let limited = SweepPlan { sizes: vec![8, 1 << 20], most_events: 5_000, ..plan(4, 100_000) };
-        let points = points(&limited, &RunWatch::start(), &mut |_| {});
+        let points = points(&limited, &RunWatch::start(), &mut |_| {}).unwrap();
         let alltoall = points.iter().filter(|point| point.operation == Operation::Alltoall);
         let of = |bytes| alltoall.clone().filter(move |point| point.bytes == bytes);
         assert!(of(8).all(|point| point.abandoned.is_empty() && point.loss().is_some()));
