@@ -55,7 +55,7 @@ pub(crate) struct SimulateArguments {
     pub(crate) sweep: bool,
 
     /// Sizes of parts for --sweep, such as 8,1K,1M
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = units::size)]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = message_size)]
     pub(crate) sizes: Vec<u64>,
 
     /// The number of messages after which a run of --sweep is abandoned
@@ -125,7 +125,7 @@ pub(crate) enum BuiltinProgram {
     /// A message that goes back and forth between the first rank and the last
     Pingpong {
         /// Bytes of a message, such as 8, 1K, 64KiB
-        #[arg(long, default_value = "8", value_parser = units::size)]
+        #[arg(long, default_value = "8", value_parser = message_size)]
         size: u64,
         /// The number of round trips
         #[arg(long, default_value_t = 100)]
@@ -134,7 +134,7 @@ pub(crate) enum BuiltinProgram {
     /// Every rank sends to the next rank and receives from the previous one
     Ring {
         /// Bytes of a message
-        #[arg(long, default_value = "1K", value_parser = units::size)]
+        #[arg(long, default_value = "1K", value_parser = message_size)]
         size: u64,
         /// The number of repetitions
         #[arg(long, default_value_t = 10)]
@@ -146,7 +146,7 @@ pub(crate) enum BuiltinProgram {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
         dims: u32,
         /// Bytes of a face
-        #[arg(long, default_value = "8K", value_parser = units::size)]
+        #[arg(long, default_value = "8K", value_parser = message_size)]
         size: u64,
         /// The number of exchanges
         #[arg(long, default_value_t = 10)]
@@ -158,7 +158,7 @@ pub(crate) enum BuiltinProgram {
     /// Every rank sends to random ranks at random times
     Random {
         /// Bytes of a message
-        #[arg(long, default_value = "1K", value_parser = units::size)]
+        #[arg(long, default_value = "1K", value_parser = message_size)]
         size: u64,
         /// The number of messages that each rank sends
         #[arg(long, default_value_t = 100)]
@@ -223,6 +223,15 @@ pub(crate) enum BuiltinProgram {
     Exscan(CollectiveArguments),
 }
 
+/// The longest message of a simulation: 1 GiB. Ranks whose messages carry their bytes hold them.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Parses the length of a message.
+fn message_size(text: &str) -> Result<u64, String> {
+    let size = units::size(text)?;
+    (size <= MOST_BYTES).then_some(size).ok_or_else(|| format!("{size} is more than 1 GiB"))
+}
+
 /// The costs of the steps of a start, which machine files do not state.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct StartArguments {
@@ -246,7 +255,7 @@ pub(crate) struct StartArguments {
     #[arg(long, default_value = "100ns", value_parser = units::time)]
     pub(crate) card: Time,
     /// Size of an address in bytes
-    #[arg(long, default_value = "28", value_parser = units::size)]
+    #[arg(long, default_value = "28", value_parser = message_size)]
     pub(crate) card_size: u64,
 }
 
@@ -254,7 +263,7 @@ pub(crate) struct StartArguments {
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct CollectiveArguments {
     /// Bytes of a part: what a rank contributes, or gives to each other rank
-    #[arg(long, default_value = "8", value_parser = units::size)]
+    #[arg(long, default_value = "8", value_parser = message_size)]
     pub(crate) size: u64,
     /// The algorithm [default: hikyaku chooses, and reports by which criterion]
     ///

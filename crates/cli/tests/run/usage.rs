@@ -81,6 +81,18 @@ fn machine_files_that_are_none_are_refused() {
 }
 
 #[test]
+fn simulated_messages_that_no_memory_holds_are_refused() {
+    for words in [&["pingpong", "--size", "2G"][..], &["--sweep", "--sizes", "8,16000000000G"]] {
+        let mut command = std::process::Command::new(HIKYAKU);
+        let output = command.args(["simulate", "-m", "cenju4", "-n", "2"]).args(words).output();
+        let output = output.unwrap();
+        let message = stderr(&output);
+        assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+        assert!(message.contains("is more than 1 GiB"), "{message}");
+    }
+}
+
+#[test]
 fn help_and_version_are_answers() {
     let ask = |words: &[&str]| {
         let output = std::process::Command::new(HIKYAKU).args(words).output().unwrap();
