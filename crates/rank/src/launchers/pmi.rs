@@ -14,6 +14,9 @@ use super::launcher::{Launcher, LauncherError, number};
 /// The maximum length of a line: a value has at most 1,024 bytes, a name 256.
 const LONGEST: usize = 4096;
 
+/// More ranks than any job has. A larger number is a fault, and would take memory for each rank.
+const MOST_RANKS: u32 = 1 << 20;
+
 /// A rank's end of the channel.
 #[derive(Debug)]
 pub(super) struct Pmi {
@@ -79,8 +82,11 @@ impl Pmi {
 
     fn begin(mut self, named: Option<(u32, u32)>) -> Result<Pmi, LauncherError> {
         if let Some((rank, size)) = named {
-            if rank >= size {
-                let (name, value) = ("PMI_RANK", rank.to_string());
+            if size > MOST_RANKS || rank >= size {
+                let (name, value) = match rank >= size {
+                    true => ("PMI_RANK", rank.to_string()),
+                    false => ("PMI_SIZE", size.to_string()),
+                };
                 return Err(LauncherError::Variable { name, value });
             }
             (self.rank, self.size) = (rank, size);
@@ -231,6 +237,15 @@ mod tests {
             ("unknown", 2, None),
         ] {
             assert_eq!(nodes(text, size), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_ranks_that_cannot_be_are_refused() {
+        for (named, name) in [((2, 2), "PMI_RANK"), ((0, MOST_RANKS + 1), "PMI_SIZE")] {
+            let (ours, _theirs) = UnixStream::pair().expect("two sockets");
+            let error = Pmi::over(ours, Some(named)).expect_err("it is refused").to_string();
+            assert!(error.contains(name), "{error}");
         }
     }
 
