@@ -18,8 +18,8 @@ use crate::launchers::{LaunchedRank, LauncherError};
 use crate::port::RankPort;
 use crate::threads::Inside;
 
-/// Why a program could not join its job. `Debug` prints the same line as `Display`: Rust prints that
-/// for an error that `main` returns.
+/// Why a program could not join its job. `Debug` prints the same line as `Display`, since
+/// Rust prints that for an error that `main` returns.
 #[derive(Error)]
 pub enum InitError {
     /// It was started by `hikyaku run`, and the job could not be joined.

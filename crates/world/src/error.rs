@@ -13,8 +13,8 @@ use hikyaku_rank::persistent::PersistentError;
 pub use hikyaku_rank::{InitError, LandingError, WindowError};
 use thiserror::Error;
 
-/// Why a call of [`crate::World`] failed. `Debug` prints the same line as `Display`: Rust prints that
-/// for an error that `main` returns.
+/// Why a call of [`crate::World`] failed. `Debug` prints the same line as `Display`, since
+/// Rust prints that for an error that `main` returns.
 #[derive(Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// A message failed: [`MsgError`] says whose fault that is.

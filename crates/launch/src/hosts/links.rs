@@ -8,11 +8,12 @@
 //!   frames ◄── its stdin ◄── OutputSink, a thread that writes
 //! ```
 //!
-//! A link begins with the daemon's greeting. The answer is the plan, once all daemons have greeted:
-//! only then is it known which hosts share processors. Other frames are queued until then. If the plan names a network, frames stay queued until the daemon has connected to the
-//! gate, which makes that connection the channel, or until its first frame comes through the agent.
-//! A link is down when the agent has ended, the channel is closed or malformed, or the daemon is
-//! silent for too long. Its failure takes all hosts behind it down, and is reported once.
+//! A link begins with the daemon's greeting. The answer is the plan, once all daemons have greeted,
+//! since only then is it known which hosts share processors. Other frames are queued until then. If
+//! the plan names a network, frames stay queued until the daemon has connected to the gate, which
+//! makes that connection the channel, or until its first frame comes through the agent. A link is
+//! down when the agent has ended, the channel is closed or malformed, or the daemon is silent for
+//! too long. Its failure takes all hosts behind it down, and is reported once.
 
 use std::{
     ffi::OsString,
@@ -58,8 +59,8 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 /// The size of the buffer for reading a channel.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
-/// Descriptors of a link: both ends of the agent's channel, its errors, its end, and the news of the
-/// sink. A connection has three more, beside the channel that it replaces.
+/// Descriptors of a link: both ends of the agent's channel, its errors, its end, and the news of
+/// the sink. A connection has three more, beside the channel that it replaces.
 const FILES_PER_LINK: [u64; 2] = [5, 8];
 
 /// Event tokens. A link has two: twice its number, and one more for the end of its agent.

@@ -215,6 +215,6 @@ fields!(PlannedProgram: ranks, program, args, variables, inherited, folder);
 fields!(PlannedJob: ranks_per_node, bind, long_stores, variables, programs);
 fields!(PlannedNetwork: name, secret, parent);
 fields!(
-    HostPlan: own, until, places, beside, key, network, agent, daemon, patience_ms, interactive, variables,
-    job
+    HostPlan: own, until, places, beside, key, network, agent, daemon, patience_ms, interactive,
+    variables, job
 );
