@@ -25,7 +25,7 @@ use crate::rank::{PythonComm, PythonRank};
 /// How often a waiting call checks for signals.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// Polls of a wait before it reads the clock, which costs as much as a message.
+/// Polls of a wait before each reads the clock, which costs as much as a message.
 const UNTIMED: u32 = 64;
 
 /// Polls of a short wait before it releases the interpreter, some two microseconds. Releasing it
@@ -225,7 +225,9 @@ impl Signals {
     /// The exception of a signal's handler, if it is time to check.
     fn ask(&mut self, wait: &WaitInfo<'_>) -> Option<PyErr> {
         self.looks = self.looks.saturating_add(1);
-        if self.looks < UNTIMED {
+        // Where ranks share processors, each of the first polls may sleep a tenth of a second.
+        let is_timed = self.looks >= UNTIMED || self.looks > 1 && self.looks.is_power_of_two();
+        if !is_timed {
             return None;
         }
         let now = Instant::now();
