@@ -126,10 +126,13 @@ impl<D: Dialect> Mpi<D> {
 
     /// MPI_COMM_SELF for a call that did not enter: another thread may be using it.
     fn own_beside(&self) -> Option<Scoped> {
-        let (rank, _) = self.state.joined.get()?;
+        let (rank, size) = self.state.joined.get()?;
         let is_there = self.state.phase.get() == Phase::Running;
         is_there.then(|| Scoped::Apart {
-            place: format!("rank 0 of MPI_COMM_SELF (rank {rank} of the job)"),
+            place: match size {
+                1 => "rank 0 of MPI_COMM_SELF".to_owned(),
+                _ => format!("rank 0 of MPI_COMM_SELF (rank {rank} of the job)"),
+            },
             handle: Handle::COMM_SELF,
             handler: *lock(&self.state.own_handler),
         })

@@ -75,7 +75,7 @@ pub(crate) struct Runtime {
     pub(crate) threads: AtomicI32,
     /// This rank of the job and the number of ranks, once it has joined.
     pub(crate) joined: OnceLock<(u32, u32)>,
-    /// This rank of the job, once MPI_Init or a session has joined it.
+    /// The communicator of the whole job, once MPI_Init or a session has joined it.
     pub(crate) job: RefCell<Option<Communicator>>,
     pub(crate) sessions: Mutex<Slots<Arc<Session>>>,
     pub(crate) world: RefCell<Option<Rc<Comm>>>,

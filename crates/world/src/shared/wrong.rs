@@ -135,7 +135,7 @@ fn a_writer_that_does_not_wait_for_readers_is_noticed() {
 #[test]
 fn a_turn_that_two_ranks_have_is_noticed() {
     // Two ranks are inside; or a waiting rank sees its turn pass, and takes it for overwritten.
-    let words = ["BROKEN: ", "Overwritten {"];
+    let words = ["BROKEN: ", "has overwritten its words"];
     for ranks_per_node in [4, 1] {
         is_noticed(Protocol::Direct, ranks_per_node, ProtocolFault::SwapsInTwo, &words);
     }
