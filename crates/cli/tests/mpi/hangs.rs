@@ -8,7 +8,7 @@ use crate::support::{compile, hikyaku, root, scratch, stderr};
 fn a_report_names_communicators_and_what_is_polled() {
     let folder = scratch("hangs");
     let program = compile(&root().join("tests/mpi/hangs.c"), &folder);
-    let output = hikyaku(&["run", "-n", "9", "--timeout", "10"], &program);
+    let output = hikyaku(&["run", "-n", "9", "--timeout", "15"], &program);
     fs::remove_dir_all(folder).unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(124), "{said}");
