@@ -206,7 +206,7 @@ impl<P: CopyPort> Future for RecvFuture<'_, '_, P> {
             OperationState::Refused(error) => return Poll::Ready(Err(error)),
             OperationState::Over => return Poll::Ready(Err(MsgError::NoSuchRequest)),
         };
-        let result = engine.lend_to_receive(id, this.buffer, |engine| engine.test(id));
+        let result = engine.poll_receive(id, this.buffer);
         engine.want_more();
         settle(&mut this.state, id, result, context)
     }

@@ -7,6 +7,8 @@ use hikyaku_nic::fabric::CopyPort;
 
 use super::Engine;
 use crate::buffer::{RecvBuffer, SendBuffer};
+use crate::envelope::Received;
+use crate::error::MsgError;
 use crate::request::RequestId;
 
 impl<P: CopyPort> Engine<P> {
@@ -23,6 +25,18 @@ impl<P: CopyPort> Engine<P> {
         let buffer = unsafe { RecvBuffer::new(memory.as_mut_ptr(), memory.len()) };
         lent.engine.attach_receive(lent.id, buffer);
         act(lent.engine)
+    }
+
+    /// Tests a receive while `memory` is its buffer.
+    pub(crate) fn poll_receive(
+        &mut self,
+        id: RequestId,
+        memory: &mut [u8],
+    ) -> Option<Result<Received, MsgError>> {
+        let result = self.lend_to_receive(id, memory, |engine| engine.test(id));
+        // The end of the loan completes a joint copy, and no event follows: a caller that is told
+        // nothing may sleep.
+        result.or_else(|| self.requests.take_done(id))
     }
 
     /// Runs `act` while `memory` holds the bytes of a pending send. Afterwards no one reads them.

@@ -139,6 +139,22 @@ fn a_receive_whose_memory_is_lent_for_a_moment_is_completed_in_it() {
     assert_eq!((a.statistics().joint_bytes, b.statistics().joint_copies), (0, 1));
 }
 
+#[test]
+fn a_poll_in_whose_end_the_copy_is_completed_has_the_result() {
+    let (mut a, message, mut b, mut into) = ends(Way::Both);
+    // In both looks of the poll the sender copies its last part.
+    b.port_mut().rules().late = 2;
+    let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+    let send = start(&mut a, &message);
+    a.lend_to_send(send, &message, |a| {
+        settle(&mut [a]);
+        b.progress();
+        assert!(b.poll_receive(receive, &mut into).unwrap().is_ok(), "no event would follow");
+        settle(&mut [a, &mut b]);
+    });
+    assert!(into[..] == message[..] && a.test(send).unwrap().is_ok());
+}
+
 /// The receiver's memory has no address here, so both ends never copy.
 #[test]
 fn a_way_that_is_not_possible_is_tried_and_left() {
