@@ -76,6 +76,24 @@ fn a_wait_for_next_frees_its_slot() {
 }
 
 #[test]
+fn a_round_in_which_something_moved_ends_without_a_rest() {
+    let (mut a, mut b) = pair();
+    let receive = irecv(&mut b, 300, from(0, 0));
+    a.send(&pattern(300, 1), to(1, 0), SendMode::Standard).unwrap();
+    let me = RefCell::new(b);
+    let future = poll_fn(|_| {
+        let mut engine = me.borrow_mut();
+        // One operation is polled, and then another one, whose poll completes the first.
+        let done = engine.requests.is_done(receive.0);
+        engine.progress();
+        let parks = engine.port_mut().rules().parks;
+        if done { Poll::Ready(parks) } else { Poll::Pending }
+    });
+    assert_eq!(block_on_for(&me, Wait::new(Activity::Receive), future), 0);
+    assert!(taken(&mut me.into_inner(), receive).unwrap().1 == pattern(300, 1));
+}
+
+#[test]
 fn a_crowded_rank_looks_once_before_it_parks() {
     let (_a, mut b) = pair();
     let (id, _memory) = irecv(&mut b, 2, from(0, 1));
