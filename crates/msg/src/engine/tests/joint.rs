@@ -122,37 +122,44 @@ fn a_long_wait_for_a_sender_inside_is_announced() {
     }
 }
 
-#[test]
-fn a_receive_whose_memory_is_lent_for_a_moment_is_completed_in_it() {
+/// Carries a message that is announced when its receiver does `act`, with its memory, and finds its
+/// sender still in the last part the next `late` times. The whole message is there afterwards.
+/// Returns the ends.
+fn carry_late(
+    late: u32,
+    act: impl FnOnce(&mut Engine<Unruly>, RequestId, &mut [u8]),
+) -> (Engine<Unruly>, Engine<Unruly>, RequestId) {
     let (mut a, message, mut b, mut into) = ends(Way::Both);
-    b.port_mut().rules().late = 1;
+    b.port_mut().rules().late = late;
     let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
     let send = start(&mut a, &message);
     a.lend_to_send(send, &message, |a| {
         settle(&mut [a]);
         b.progress();
-        b.lend_to_receive(receive, &mut into, |b| assert!(!b.requests.is_done(receive)));
-        assert!(b.requests.is_done(receive) && into[..] == message[..]);
+        act(&mut b, receive, &mut into);
+        assert!(into[..] == message[..]);
         settle(&mut [a, &mut b]);
     });
-    assert!(b.test(receive).unwrap().is_ok() && a.test(send).unwrap().is_ok());
+    assert!(a.test(send).unwrap().is_ok());
+    (a, b, receive)
+}
+
+#[test]
+fn a_receive_whose_memory_is_lent_for_a_moment_is_completed_in_it() {
+    let (a, mut b, receive) = carry_late(1, |b, receive, into| {
+        b.lend_to_receive(receive, into, |b| assert!(!b.requests.is_done(receive)));
+        assert!(b.requests.is_done(receive));
+    });
+    assert!(b.test(receive).unwrap().is_ok());
     assert_eq!((a.statistics().joint_bytes, b.statistics().joint_copies), (0, 1));
 }
 
 #[test]
 fn a_poll_in_whose_end_the_copy_is_completed_has_the_result() {
-    let (mut a, message, mut b, mut into) = ends(Way::Both);
     // In both looks of the poll the sender copies its last part.
-    b.port_mut().rules().late = 2;
-    let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
-    let send = start(&mut a, &message);
-    a.lend_to_send(send, &message, |a| {
-        settle(&mut [a]);
-        b.progress();
-        assert!(b.poll_receive(receive, &mut into).unwrap().is_ok(), "no event would follow");
-        settle(&mut [a, &mut b]);
+    carry_late(2, |b, receive, into| {
+        assert!(b.poll_receive(receive, into).unwrap().is_ok(), "no event would follow");
     });
-    assert!(into[..] == message[..] && a.test(send).unwrap().is_ok());
 }
 
 /// The receiver's memory has no address here, so both ends never copy.
