@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The receiver opens the copy in the one word that each rank has for this. Each end claims a part
-//! by a compare-and-swap before it copies: half of the unclaimed pages, between two limits, so that
-//! a long message takes few system calls and both ends finish at about the same time. The sender
-//! copies at most one part at a time, and marks that by a bit, so the receiver knows when the
-//! message is complete: all is claimed and the bit is clear. A sender that comes late or never
-//! costs nothing: the receiver claims everything.
+//! by a compare-and-swap before it copies, between two limits: the receiver half of the unclaimed
+//! pages, the sender all of them up to half of the message. So a message takes few system calls,
+//! and both ends finish at about the same time. The sender copies at most one part at a time, and
+//! marks that by a bit, so the receiver knows when the message is complete: all is claimed and the
+//! bit is clear. A sender that never comes costs nothing: the receiver claims everything.
 //!
 //! ```text
 //!   bits  0..16   pages claimed by the sender, from the front
@@ -78,10 +78,21 @@ impl Pages {
         self.length.div_ceil(self.size)
     }
 
-    /// The number of unclaimed pages to claim next.
-    fn part(self, free: u64) -> u64 {
-        let (least, most) = (LEAST.div_ceil(self.size), MOST.div_ceil(self.size));
-        free.div_ceil(2).clamp(least, most).min(free)
+    /// The number of unclaimed pages that the receiver claims next.
+    fn back(self, free: u64) -> u64 {
+        self.limit(free.div_ceil(2)).min(free)
+    }
+
+    /// The number of unclaimed pages that the sender claims next. Its half is one part: when it
+    /// took half of the unclaimed pages, too, the last ones were one end's alone. 256 KiB one way,
+    /// untouched, took 7.2 us, and takes 5.9; 128 KiB 4.4 and 4.0; data just written 14.4 and 13.6
+    /// (two processors of a Xeon, a line 55 ns).
+    fn front(self, free: u64) -> u64 {
+        self.limit(self.count().div_ceil(2)).min(free)
+    }
+
+    fn limit(self, pages: u64) -> u64 {
+        pages.clamp(LEAST.div_ceil(self.size), MOST.div_ceil(self.size))
     }
 
     /// The first byte and the length of some pages.
@@ -105,10 +116,10 @@ impl JointWord<'_> {
     /// Claims a part at the end of the unclaimed pages: its first byte and length. Receiver only.
     pub fn claim_back(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
         let before = self.change(number, |word| {
-            let part = pages.part(free(word, pages)?);
+            let part = pages.back(free(word, pages)?);
             Some(word + (part << BACK))
         })?;
-        let part = pages.part(free(before, pages)?);
+        let part = pages.back(free(before, pages)?);
         Some(pages.range(pages.count() - (before >> BACK & COUNT) - part, part))
     }
 
@@ -116,10 +127,10 @@ impl JointWord<'_> {
     /// [`JointWord::copied_front`]. Sender only.
     pub fn claim_front(self, number: u32, pages: Pages) -> Option<(u64, u64)> {
         let before = self.change(number, |word| {
-            let part = pages.part(free(word, pages)?);
+            let part = pages.front(free(word, pages)?);
             (word & (CLOSED | COPYING) == 0).then_some((word + part) | COPYING)
         })?;
-        Some(pages.range(before & COUNT, pages.part(free(before, pages)?)))
+        Some(pages.range(before & COUNT, pages.front(free(before, pages)?)))
     }
 
     /// Ends the copy of the sender's part of `length` bytes. `copied` is `false` if it failed: then
@@ -239,6 +250,23 @@ mod tests {
         joint.close(2);
         assert_eq!(joint.claim_front(2, pages), None);
         assert_eq!(joint.claim_back(2, pages), Some(((1 << 20) - MOST, MOST)));
+    }
+
+    #[test]
+    fn both_ends_of_a_message_claim_a_half_each() {
+        for length in [2 * LEAST, 4 * LEAST, 2 * MOST] {
+            let (word, pages) = (AtomicU64::new(0), Pages::of(length));
+            let joint = JointWord(&word);
+            joint.open(1);
+            let half = length / 2;
+            assert_eq!(joint.claim_back(1, pages), Some((half, half)));
+            assert_eq!(joint.claim_front(1, pages), Some((0, half)), "{length}");
+            assert_eq!(joint.stage(1, pages), CopyStage::Copying);
+        }
+        // A longer one is divided further.
+        let (word, pages) = (AtomicU64::new(0), Pages::of(8 * MOST));
+        JointWord(&word).open(1);
+        assert_eq!(JointWord(&word).claim_front(1, pages), Some((0, MOST)));
     }
 
     #[test]
