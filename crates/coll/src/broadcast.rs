@@ -373,8 +373,12 @@ async fn lines<G: Group, D: Data<G::Byte> + ?Sized>(
         if leaves(&rounds, root, (bytes, is_named || reads)) {
             return rounds.leave_lines().await.map(|()| ByLines::Messages);
         }
-        if rounds.place != root && rounds.is_left_by(root).await? {
-            return Ok(ByLines::Messages);
+        if rounds.place != root {
+            if rounds.is_left_by(root).await? {
+                rounds.hear_way(bytes, root, LongWay::Messages);
+                return Ok(ByLines::Messages);
+            }
+            rounds.hear_way(bytes, root, LongWay::Lines);
         }
     }
     rounds.broadcast_of(data, root).await.map(|()| ByLines::Done)
@@ -427,6 +431,9 @@ fn parts_at_once<G: Group>(
             return Some(Err(failure));
         }
         rounds.team.rounds_over().update(|over| over + 1);
+    }
+    if rounds.asks(LongOperation::Broadcast, data.len()) {
+        rounds.hear_way(data.len(), root, LongWay::Lines);
     }
     Some(Ok(()))
 }

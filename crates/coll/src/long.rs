@@ -9,7 +9,9 @@
 //! 79. So the ways are measured while a job runs.
 //!
 //! All ranks must use the same way. So one of them measures, chooses and announces its choice. The
-//! root of a broadcast does so in the word of its first part. Where all contribute, the first rank
+//! root of a broadcast does so in the word of its first part. Where roots take turns, they use the
+//! way of the first of them, because each measures the calls of all: with ways of their own, what
+//! one found out was the way of the others. Where all contribute, the first rank
 //! announces in the word of its first contribution how many of the calls after this one use the
 //! other way, without a word. Then a call by lines tells again:
 //!
@@ -53,7 +55,8 @@ impl LongOperation {
 
     const fn from(self) -> usize {
         match self {
-            LongOperation::Broadcast | LongOperation::Allgather => 64 << 10,
+            LongOperation::Broadcast => 16 << 10,
+            LongOperation::Allgather => 32 << 10,
             LongOperation::Allreduce => 128 << 10,
         }
     }
@@ -81,6 +84,8 @@ pub struct LongCall {
     begun: Time,
     /// How many calls of its class after this one use the other way.
     ahead: u32,
+    /// Whether the way is that of another root, which measures it.
+    follows: bool,
 }
 
 impl LongCall {
@@ -139,6 +144,9 @@ const BETTER: u64 = 15;
 /// known time of the other way is obsolete.
 const NEWS: u32 = 4;
 
+/// The number of calls for which a root uses the way of a lower rank after that was root.
+const FOLLOWED: u8 = 8;
+
 /// The measured ways of one communicator.
 #[derive(Debug, Default)]
 pub struct LongCalls {
@@ -151,6 +159,8 @@ pub struct LongCalls {
 struct LengthClass {
     /// Nanoseconds of a call by lines and by the other way; 0: unknown.
     took: [u64; 2],
+    /// Nanoseconds within the calls of each way, at this rank.
+    within: [u64; 2],
     taken: usize,
     /// The way being tried, the number of its calls, and the total time of those that count.
     attempt: Option<(usize, u32, u64)>,
@@ -161,6 +171,10 @@ struct LengthClass {
     lost: u64,
     /// How many of the next calls use the other way, as the first rank has announced.
     ahead: u32,
+    /// The way of the last broadcast whose root has a lower rank, and how many more of this rank's
+    /// use it.
+    heard: usize,
+    to_follow: u8,
 }
 
 impl LongCalls {
@@ -174,14 +188,27 @@ impl LongCalls {
     ) -> LongCall {
         let class = operation.class_of(bytes);
         let state = &mut self.classes[operation as usize][class];
-        let next = if state.next() == 0 { LongWay::Lines } else { operation.other() };
+        let by = |way: usize| if way == 0 { LongWay::Lines } else { operation.other() };
+        if let Some(left) = state.to_follow.checked_sub(1) {
+            state.to_follow = left;
+            let way = by(state.heard);
+            return LongCall { operation, class, way, begun: now, ahead: 0, follows: true };
+        }
+        let next = by(state.next());
         let way = known.unwrap_or(next);
         let ahead = match state.attempt {
             _ if next == LongWay::Lines || way != LongWay::Lines => 0,
             Some(_) => state.tries(next),
             None => AHEAD,
         };
-        LongCall { operation, class, way, begun: now, ahead }
+        LongCall { operation, class, way, begun: now, ahead, follows: false }
+    }
+
+    /// Records the way of a broadcast of `bytes` bytes whose root has a lower rank.
+    pub(crate) fn hear(&mut self, bytes: usize, way: LongWay) {
+        let operation = LongOperation::Broadcast;
+        let class = &mut self.classes[operation as usize][operation.class_of(bytes)];
+        (class.heard, class.to_follow) = (usize::from(way != LongWay::Lines), FOLLOWED);
     }
 
     /// The way of the next call of `bytes` bytes to which all contribute, as the first rank has
@@ -211,23 +238,42 @@ impl LongCalls {
     ///
     /// The cost of a way does not end with the call: afterwards the data is in the caches of one
     /// core or another, and a root returns before the others have the data. So the measure is the
-    /// time since the end of the previous call, up to four times the time of this one.
+    /// time since the end of the previous call, up to four times the time within the longer way's
+    /// calls: beyond, the program computes. (By lines a root's call of 16 KiB is so short that four
+    /// times its own time would hide what it costs the others.)
     pub(crate) fn note(&mut self, call: LongCall, now: Time) {
-        let most = (now - call.begun).nanoseconds().max(1).saturating_mul(4);
+        let class = &mut self.classes[call.operation as usize][call.class];
+        let most = class.most(call.way, (now - call.begun).nanoseconds().max(1));
         let took = (now - self.last).nanoseconds().clamp(1, most);
         self.last = now;
-        self.classes[call.operation as usize][call.class].note(call.way, took);
+        if !call.follows {
+            class.note(call.way, took);
+        }
     }
 }
 
 impl LengthClass {
+    /// The most that a call may count which took this time within.
+    fn most(&mut self, way: LongWay, within: u64) -> u64 {
+        let known = &mut self.within[usize::from(way != LongWay::Lines)];
+        // One interruption changes little.
+        *known = match *known {
+            0 => within,
+            before => {
+                before.saturating_mul(3).saturating_add(within.min(before.saturating_mul(2))) / 4
+            }
+        };
+        self.within[0].max(self.within[1]).saturating_mul(4).max(1)
+    }
+
     fn next(&mut self) -> usize {
         if self.attempt.is_none() {
             let other = 1 - self.taken;
             let unknown = (0..2).find(|way| self.took[*way] == 0);
             let has_time = self.lost.saturating_mul(TRIES_SHARE) < self.all;
             let has_news = self.unusual >= NEWS && self.lost.saturating_mul(10) < self.all;
-            let tried = unknown.or((has_time || has_news).then_some(other));
+            let tried =
+                unknown.or((has_time || has_news || self.is_better(other)).then_some(other));
             if let Some(way) = tried {
                 self.attempt = Some((way, 0, 0));
                 self.unusual = 0;
@@ -269,12 +315,16 @@ impl LengthClass {
         }
         self.attempt = None;
         self.took[tried] = (sum / u64::from(COUNTED)).max(1);
-        let (other, kept) = (1 - self.taken, self.took[self.taken]);
-        let is_better =
-            self.took[other] > 0 && self.took[other] <= kept.saturating_mul(BETTER) / 16;
-        if is_better || kept == 0 {
+        let other = 1 - self.taken;
+        if self.is_better(other) || self.took[self.taken] == 0 {
             self.taken = other;
         }
+    }
+
+    /// Whether this way, by what is known, is better than the one in use.
+    fn is_better(&self, way: usize) -> bool {
+        let (took, kept) = (self.took[way], self.took[self.taken]);
+        took > 0 && took <= kept.saturating_mul(BETTER) / 16
     }
 }
 
@@ -318,6 +368,45 @@ mod tests {
         // The other way improves, which only a try detects.
         let gone = calls(&mut long, &mut now, 4000, [5_000, 20_000]);
         assert!(gone[0] > 2000, "{gone:?}");
+    }
+
+    #[test]
+    fn what_a_short_call_costs_others_counts() {
+        // The root is the other rank in every other call. By lines its own call is short.
+        let (mut long, mut now) = (LongCalls::default(), Time::default());
+        let mut gone = [0; 2];
+        for _ in 0..1000 {
+            let call = long.choose(LongOperation::Broadcast, (16 << 10, None), now);
+            gone[call.way as usize] += 1;
+            let (own, of_others) = [(700, 4500), (1800, 1900)][call.way as usize];
+            long.note(call, now + Time::from_nanoseconds(own));
+            now = now + Time::from_nanoseconds(own + of_others);
+        }
+        assert!(gone[1] > 850, "{gone:?}");
+    }
+
+    #[test]
+    fn roots_that_take_turns_use_the_way_of_the_first() {
+        let mut ranks = [LongCalls::default(), LongCalls::default()];
+        let (mut now, bytes) = (Time::default(), 1 << 20);
+        let mut last = LongWay::Lines;
+        for call in 0..1000 {
+            let root = call % 2;
+            let call = ranks[root].choose(LongOperation::Broadcast, (bytes, None), now);
+            if root == 0 {
+                ranks[1].hear(bytes, call.way);
+                last = call.way;
+            }
+            assert_eq!(call.way, last);
+            now = now + Time::from_nanoseconds([20_000, 10_000][call.way as usize]);
+            ranks[root].note(call, now);
+        }
+        assert_eq!(last, LongWay::Messages);
+        assert!(ranks[1].classes[0].iter().all(|class| class.took == [0; 2]));
+        // Without the first one the other follows a little, then measures.
+        let followed = u32::from(FOLLOWED) - 1;
+        let gone = calls(&mut ranks[1], &mut now, followed + LEARN, [10_000, 20_000]);
+        assert_eq!(gone, [TRIED, FIRST_TRIED + followed]);
     }
 
     #[test]

@@ -326,6 +326,15 @@ impl<'t, G: Group> LineRounds<'t, G> {
         call.as_ref().map_or(LongWay::Lines, LongCall::way)
     }
 
+    /// Records the way of a broadcast of so many bytes from the mate at `root`.
+    pub(crate) fn hear_way(&self, bytes: usize, root: usize, way: LongWay) {
+        if root < self.place
+            && let Some(calls) = self.team.group().long_calls()
+        {
+            calls.borrow_mut().hear(bytes, way);
+        }
+    }
+
     /// The way of long data to which all contribute, as the first rank has announced it, and the
     /// rounds of a call by lines, whose first rank may announce that of the calls after it.
     /// `is_named`: the program has chosen lines.
