@@ -35,10 +35,21 @@ fn reachable_memory_is_read_directly() {
 
 #[test]
 fn what_a_late_receiver_could_read_is_put_into_its_ring() {
+    assert_eq!(sent_at_once(false), [false, false, true, true]);
+}
+
+#[test]
+fn a_receiver_that_shares_its_processor_is_not_late() {
+    assert_eq!(sent_at_once(true), [false; 4]);
+}
+
+/// Whether each of four messages was complete at once at its sender. Their receiver is late for the
+/// first three.
+fn sent_at_once(crowded: bool) -> Vec<bool> {
     const LENGTH: usize = 8 << 10;
     let layout = SegmentLayout::for_ranks(2);
-    let sent_at_once = run((layout, EngineConfig::default()), |mut engine| {
-        engine.port_mut().rules().process = true;
+    let mut sent_at_once = run((layout, EngineConfig::default()), |mut engine| {
+        *engine.port_mut().rules() = Rules { process: true, crowded, ..Rules::default() };
         let (bytes, mut into) = (pattern(LENGTH, 6), vec![0; LENGTH]);
         let mut sent_at_once = Vec::new();
         for late in [true, true, true, false] {
@@ -59,7 +70,7 @@ fn what_a_late_receiver_could_read_is_put_into_its_ring() {
         }
         sent_at_once
     });
-    assert_eq!(sent_at_once, [vec![false, false, true, true], vec![]]);
+    sent_at_once.swap_remove(0)
 }
 
 /// Sends the same message repeatedly. Returns how often it completed at once at its sender.
