@@ -70,6 +70,13 @@ const AT_ONCE_RANKS: u32 = 1024;
 /// ring; below, the number of steps dominates, not the bytes.
 const SCATTER_RING_FROM: usize = 4 << 10;
 
+/// From this many bytes on a scan of few ranks of a node goes from rank to rank in segments: each
+/// rank receives and combines the data once, and not log2 n times.
+const CHAINED_FROM: usize = 32 << 10;
+
+/// The largest number of ranks for that, as measured.
+const CHAINED_RANKS: u32 = 8;
+
 /// The maximum number of ranks that poll all lines.
 const MOST_ON_LINES: usize = 112;
 
@@ -419,7 +426,11 @@ pub(crate) fn for_scan(group: &impl Group, bytes: usize) -> scan::Algorithm {
     if is_short(group, bytes.saturating_mul(group.size() as usize), MOST_ON_LINES) {
         return scan::Algorithm::Lines;
     }
-    for_scan_by_messages(group)
+    let is_near = group.nodes() == 1 && group.size() <= CHAINED_RANKS;
+    match is_near && bytes >= CHAINED_FROM {
+        true => scan::Algorithm::Linear,
+        false => for_scan_by_messages(group),
+    }
 }
 
 /// As [`for_barrier_by_messages`], with the same bits as by lines.

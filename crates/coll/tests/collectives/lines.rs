@@ -61,6 +61,31 @@ fn scans_by_lines_have_the_bits_of_messages() {
 }
 
 #[test]
+fn long_scans_from_rank_to_rank_combine_each_segment() {
+    for size in [1, 2, 3, 5, 8] {
+        // Whole segments, and others.
+        for numbers in [2 << 10, 4 << 10, 5000, 1000] {
+            run(&on_one_node(size), async |node: &Node<u8>| {
+                // Whole numbers, whose sums are exact.
+                let value = |rank: u32, at: usize| f64::from(rank + 1) * (at + 1) as f64;
+                let of = |ranks: std::ops::Range<u32>| -> Vec<u8> {
+                    let sum = |at| ranks.clone().map(|rank| value(rank, at)).sum::<f64>();
+                    (0..numbers).flat_map(|at| sum(at).to_le_bytes()).collect()
+                };
+                let rank = node.rank();
+                let mut upto = of(rank..rank + 1);
+                let mut before = upto.clone();
+                scan(node, Some(Scanned::Linear), &mut upto, sum(true)).await.unwrap();
+                exscan(node, Some(Scanned::Linear), &mut before, sum(true)).await.unwrap();
+                assert!(upto == of(0..rank + 1), "{numbers}, rank {rank} of {size}");
+                let expected = if rank > 0 { of(0..rank) } else { of(0..1) };
+                assert!(before == expected, "before: {numbers}, rank {rank} of {size}");
+            });
+        }
+    }
+}
+
+#[test]
 fn reduce_scatters_by_lines_have_the_bits_of_messages() {
     for (size, numbers) in (2..=17).flat_map(|size| NUMBERS.map(|numbers| (size, numbers))) {
         for (ordered, messages) in

@@ -149,9 +149,12 @@ fn lines_are_chosen_where_they_are_faster() {
         (Scan, 4, 16 << 10, "lines"),
         (Exscan, 4, (16 << 10) + 1, "recursive-doubling"),
         (Scan, 113, 8, "recursive-doubling"),
+        (Exscan, 8, 32 << 10, "linear"),
+        (Scan, 9, 32 << 10, "recursive-doubling"),
     ] {
         let what = format!("{operation:?} of {size} ranks, {bytes} B");
         assert_eq!(choice(operation, size, One, lines, bytes), name, "{what}");
     }
     assert_eq!(choice(Scan, 8, Pairs, lines, 8), "recursive-doubling");
+    assert_eq!(choice(Scan, 8, Pairs, lines, 1 << 20), "recursive-doubling");
 }
