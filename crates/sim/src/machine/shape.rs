@@ -112,12 +112,13 @@ impl NetworkShape {
 
     /// The number of nodes for which it has room; `None` for any number.
     pub fn nodes(&self) -> Option<u64> {
-        let product = |extent: &[u32]| extent.iter().map(|&n| u64::from(n)).product();
+        let product =
+            |extent: &[u32]| extent.iter().fold(1, |all: u64, &n| all.saturating_mul(u64::from(n)));
         match self {
             NetworkShape::Switch | NetworkShape::Hub | NetworkShape::Multistage => None,
             NetworkShape::HyperCrossbar(extent) => Some(product(extent)),
             NetworkShape::Torus(extent) | NetworkShape::Mesh(extent) => Some(product(extent)),
-            NetworkShape::Tofu(extent) => Some(12 * product(extent)),
+            NetworkShape::Tofu(extent) => Some(product(extent).saturating_mul(12)),
             NetworkShape::FatTree { radix, levels } => {
                 let half = u64::from(radix / 2);
                 let leaves = if *levels == 1 { u64::from(*radix) } else { 2 * half.pow(*levels) };

@@ -83,6 +83,18 @@ fn impossible_values_are_refused_by_key() {
         ("[4, 8, 8]", "[4, 8]", "`topology.extent`: is not three numbers"),
         ("[4, 8, 8]", "[4, 0, 8]", "`topology.extent`: is not a list"),
         ("[4, 8, 8]", "[4096, 4096, 8]", "`topology.shape`: has 134217728 nodes"),
+        // 2^32 and 2^64 nodes, and more.
+        ("[4, 8, 8]", "[65536, 65536, 1]", "`topology.shape`: has 4294967296 nodes"),
+        (
+            "\"hyper-crossbar\"\nextent = [4, 8, 8]",
+            "\"torus\"\nextent = [65536, 65536, 65536, 65536]",
+            "`topology.shape`: has 18446744073709551615 nodes",
+        ),
+        (
+            "\"hyper-crossbar\"\nextent = [4, 8, 8]",
+            "\"tofu\"\nextent = [4294967295, 4294967295, 4294967295]",
+            "`topology.shape`: has 18446744073709551615 nodes",
+        ),
         ("\"wormhole\"", "\"worm\"", "`network.model`: `worm` is none of"),
         ("\"300 MB/s\"", "\"300\"", "`network.link_rate`: `300` has no unit"),
         ("\"300 MB/s\"", "300", "`network.link_rate`: `300` has no unit"),
