@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use toml::{Table, Value};
 
@@ -13,6 +14,12 @@ use super::MachineError;
 use crate::network::Rate;
 use hikyaku_nic::time::Time;
 use hikyaku_nic::units;
+
+/// Limits of constants. No machine exceeds them, and with them no product of constants overflows.
+const MOST_TIME: u64 = 1_000_000_000_000;
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_COUNT: u64 = 1_000_000;
+const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000_000;
 
 /// The origin of a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +174,7 @@ impl<'t> Section<'t> {
     pub(crate) fn whole(
         &self,
         key: &'static str,
-        range: std::ops::RangeInclusive<u32>,
+        range: RangeInclusive<u32>,
     ) -> Result<u32, MachineError> {
         let (low, high) = (range.start(), range.end());
         let wrong = || self.refuse(key, format!("is not a whole number from {low} to {high}"));
@@ -183,25 +190,28 @@ impl<'t> Section<'t> {
     /// Reads a constant time.
     pub(crate) fn time(&self, key: &'static str) -> Result<Time, MachineError> {
         let time = |text: &str| units::time(text).map(Time::picoseconds);
-        self.measured(key, "3.5 us", time).map(Time::from_picoseconds)
+        let within = (1..=MOST_TIME, "1 ps to 1 s");
+        self.measured(key, "3.5 us", time, within).map(Time::from_picoseconds)
     }
 
     /// Reads a constant rate.
     pub(crate) fn rate(&self, key: &'static str) -> Result<Rate, MachineError> {
-        self.measured(key, "300 MB/s", units::rate).map(|rate| Rate::bytes_per_second(rate as f64))
+        let rate = self.measured(key, "300 MB/s", units::rate, (RATES, "1 kB/s to 1000000 GB/s"));
+        rate.map(|rate| Rate::bytes_per_second(rate as f64))
     }
 
     /// Reads a constant size in bytes.
     pub(crate) fn bytes(&self, key: &'static str) -> Result<u64, MachineError> {
-        self.measured(key, "256 B", units::size)
+        self.measured(key, "256 B", units::size, (1..=MOST_BYTES, "1 B to 1 GiB"))
     }
 
     /// Reads a constant number without unit: steps, clocks, queues.
     pub(crate) fn count(&self, key: &'static str) -> Result<u64, MachineError> {
         let (value, source) = self.constant(key, "12")?;
         let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-        let Some(number) = number else {
-            return Err(self.refuse(key, format!("`{value}` is not a whole number from 0")));
+        let Some(number) = number.filter(|number| *number <= MOST_COUNT) else {
+            let range = format!("`{value}` is not a whole number from 0 to {MOST_COUNT}");
+            return Err(self.refuse(key, range));
         };
         self.keep(key, number.to_string(), source);
         Ok(number)
@@ -234,6 +244,7 @@ impl<'t> Section<'t> {
         key: &'static str,
         example: &str,
         read: impl Fn(&str) -> Result<u64, String>,
+        (range, in_words): (RangeInclusive<u64>, &str),
     ) -> Result<u64, MachineError> {
         let (value, source) = self.constant(key, &format!("\"{example}\""))?;
         let Some(text) = value.as_str() else {
@@ -242,6 +253,9 @@ impl<'t> Section<'t> {
         let number = read(text).map_err(|why| self.refuse(key, why))?;
         if number == 0 {
             return Err(self.refuse(key, format!("`{text}` is zero; write \"{example}\"")));
+        }
+        if !range.contains(&number) {
+            return Err(self.refuse(key, format!("`{text}` is not from {in_words}")));
         }
         self.keep(key, text.to_owned(), source);
         Ok(number)

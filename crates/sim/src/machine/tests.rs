@@ -100,6 +100,10 @@ fn impossible_values_are_refused_by_key() {
         ("\"300 MB/s\"", "300", "`network.link_rate`: `300` has no unit"),
         ("\"300 MB/s\"", "\"0 MB/s\"", "`network.link_rate`: `0 MB/s` is zero"),
         ("\"2048 B\"", "\"-1 B\"", "`interface.packet`: `-1 B` is not a number"),
+        ("\"300 MB/s\"", "\"999 B/s\"", "`network.link_rate`: `999 B/s` is not from 1 kB/s"),
+        ("\"300 MB/s\"", "\"1000001 GB/s\"", "`network.link_rate`: `1000001 GB/s` is not from"),
+        ("\"2.67 us\"", "\"1.1 s\"", "`host.start`: `1.1 s` is not from 1 ps to 1 s"),
+        ("\"2048 B\"", "\"1025M\"", "`interface.packet`: `1025M` is not from 1 B to 1 GiB"),
         ("model = \"cp-pacs\"", "model = \"cp-pax\"", "`interface.model`: `cp-pax` is none of"),
         ("name = \"cp-pacs\"", "name = \"\"", "`name`: is not a text"),
     ] {
@@ -107,6 +111,16 @@ fn impossible_values_are_refused_by_key() {
         assert!(error.starts_with("m.toml: ") && error.contains(key), "{to}: {error}");
         assert!(!error.contains('\n'), "{error}");
     }
+}
+
+#[test]
+fn numbers_have_a_limit() {
+    let cenju = |from: &str, to: &str| {
+        assert!(FILES[3].1.contains(from), "{from}");
+        Machine::parse("m.toml", &FILES[3].1.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    let error = cenju("check = { value = 4", "check = { value = 1000001");
+    assert!(error.contains("`interface.check`: `1000001` is not a whole number from 0"), "{error}");
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl NodeContext {
 
 /// The time of a number of equal steps.
 pub(super) fn times(span: Time, count: u64) -> Time {
-    Time::from_picoseconds(span.picoseconds() * count)
+    Time::from_picoseconds(span.picoseconds().saturating_mul(count))
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ impl Costs {
 impl Interface {
     /// Clocks as time.
     pub fn clocks(&self, clocks: u64) -> Time {
-        Time::from_picoseconds(self.clock.picoseconds() * clocks)
+        times(self.clock, clocks)
     }
 
     /// The time of the SO-DIMM's port beyond its first word.
@@ -221,5 +221,5 @@ fn steps(section: &Section<'_>) -> Result<Vec<Step>, MachineError> {
 }
 
 fn times(span: Time, count: u64) -> Time {
-    Time::from_picoseconds(span.picoseconds() * count)
+    Time::from_picoseconds(span.picoseconds().saturating_mul(count))
 }
