@@ -154,6 +154,13 @@ impl Machine {
                 what: what.into(),
             })?;
         }
+        if let Some(text) = section::unprintable(&table) {
+            return Err(MachineError::Value {
+                file: file.to_owned(),
+                key: text.escape_debug().to_string(),
+                what: "has a line end or another control character".into(),
+            });
+        }
         let book = SectionBook::new(file);
         let root = Section::root(&book, &table);
         let mut machine = Machine::read(&root)?;

@@ -91,6 +91,23 @@ pub(super) fn replace(table: &mut Table, key: &str, value: &str) -> Result<(), &
     Ok(())
 }
 
+/// A key or a text with control characters, which a report or an error would pass on to a terminal.
+pub(super) fn unprintable(table: &Table) -> Option<&str> {
+    fn within(value: &Value) -> Option<&str> {
+        match value {
+            Value::String(text) => {
+                Some(text.as_str()).filter(|text| text.contains(char::is_control))
+            }
+            Value::Array(values) => values.iter().find_map(within),
+            Value::Table(table) => unprintable(table),
+            _ => None,
+        }
+    }
+    let named = |key: &&String| key.contains(char::is_control);
+    let key = table.keys().find(named).map(String::as_str);
+    key.or_else(|| table.values().find_map(within))
+}
+
 /// The state shared by all sections of one file.
 #[derive(Debug, Default)]
 pub(crate) struct SectionBook {

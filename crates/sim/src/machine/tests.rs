@@ -123,6 +123,24 @@ fn numbers_have_a_limit() {
     assert!(error.contains("`interface.check`: `1000001` is not a whole number from 0"), "{error}");
 }
 
+/// What a file says goes to terminals, in one line.
+#[test]
+fn control_characters_are_refused() {
+    for (from, to, key) in [
+        ("name = \"cp-pacs\"", "name = \"a\\u001b[31m\"", "`a\\u{1b}[31m`"),
+        ("name = \"cp-pacs\"", "name = \"a\\nb\"", "`a\\nb`"),
+        ("\"300 MB/s\"", "\"300\\r MB/s\"", "`300\\r MB/s`"),
+        ("source = \"004 §2: max", "source = \"\\u0007004 §2: max", "`\\u{7}004 §2: max"),
+        ("[4, 8, 8]", "[4, \"\\u001b\", 8]", "`\\u{1b}`"),
+        ("[host]", "\"a\\nb\" = 1\n[host]", "`a\\nb`"),
+    ] {
+        let error = error_of(from, to);
+        let expected = format!("m.toml: {key}");
+        assert!(error.starts_with(expected.trim_end_matches('`')), "{to}: {error}");
+        assert!(error.contains("control character") && !error.contains(char::is_control));
+    }
+}
+
 #[test]
 fn a_constant_without_source_is_refused() {
     let bare = error_of("{ value = \"300 MB/s\", source = \"004 §2: maximum", "\"300 MB/s\" # {");
