@@ -85,6 +85,18 @@ impl Interface {
         }
     }
 
+    /// The only shape on which the interface works, if there is one: Cenju-4's switches multicast
+    /// and synchronise, and others time the path through one switch by themselves.
+    fn needed_shape(&self) -> Option<&'static str> {
+        match self {
+            Interface::Cenju4(_) => Some("multistage"),
+            Interface::Dimmnet1(_) | Interface::Dimmnet2(_) | Interface::Ethernet(_) => {
+                Some("switch")
+            }
+            Interface::Tofu2(_) | Interface::CpPacs(_) | Interface::Rdma(_) => None,
+        }
+    }
+
     fn read(
         network: &Section<'_>,
         interface: &Section<'_>,
@@ -197,6 +209,24 @@ impl Machine {
         let links = LinkCosts::read(&network)?;
         let (interface, host) = (root.section("interface")?, root.section("host")?);
         let model = Interface::read(&network, &interface, &host)?;
+        if let Some(needed) = model.needed_shape()
+            && topology.text("shape")? != needed
+        {
+            let what = format!("the interface {} works only on `{needed}`", model.name());
+            return Err(topology.refuse("shape", what));
+        }
+        match &model {
+            Interface::Cenju4(_) if links.flow != ContentionModel::CutThrough => {
+                let what = "the interface cenju4 works only with `cut-through`";
+                return Err(network.refuse("model", what));
+            }
+            Interface::Dimmnet2(_) if nodes > dimmnet2::MOST_NODES => {
+                let most = dimmnet2::MOST_NODES;
+                let what = format!("boards' landing rings are simulated for up to {most} nodes");
+                return Err(root.refuse("nodes", what));
+            }
+            _ => {}
+        }
         for section in [topology, network, interface, host] {
             section.finish()?;
         }

@@ -115,11 +115,7 @@ fn impossible_values_are_refused_by_key() {
 
 #[test]
 fn numbers_have_a_limit() {
-    let cenju = |from: &str, to: &str| {
-        assert!(FILES[3].1.contains(from), "{from}");
-        Machine::parse("m.toml", &FILES[3].1.replacen(from, to, 1)).unwrap_err().to_string()
-    };
-    let error = cenju("check = { value = 4", "check = { value = 1000001");
+    let error = error_in("cenju4", "check = { value = 4", "check = { value = 1000001");
     assert!(error.contains("`interface.check`: `1000001` is not a whole number from 0"), "{error}");
 }
 
@@ -138,6 +134,42 @@ fn control_characters_are_refused() {
         let expected = format!("m.toml: {key}");
         assert!(error.starts_with(expected.trim_end_matches('`')), "{to}: {error}");
         assert!(error.contains("control character") && !error.contains(char::is_control));
+    }
+}
+
+/// The error of a file of the tree in which `from` is replaced by `to`.
+fn error_in(name: &str, from: &str, to: &str) -> String {
+    let (_, text) = FILES.iter().find(|(file, _)| *file == name).unwrap();
+    assert!(text.contains(from), "{from}");
+    Machine::parse("m.toml", &text.replacen(from, to, 1)).unwrap_err().to_string()
+}
+
+/// Some interfaces are part of their network, or bring their own path between nodes.
+#[test]
+fn interfaces_are_refused_on_networks_that_they_cannot_use() {
+    let torus = "shape = \"torus\"\nextent = [32]";
+    for (name, from, to, key) in [
+        ("cenju4", "shape = \"multistage\"", torus, "`topology.shape`"),
+        ("cenju4", "model = \"cut-through\"", "model = \"wormhole\"", "`network.model`"),
+        ("dimmnet1", "shape = \"switch\"", torus, "`topology.shape`"),
+        ("dimmnet2", "shape = \"switch\"", torus, "`topology.shape`"),
+        ("ethernet-100", "shape = \"switch\"", torus, "`topology.shape`"),
+    ] {
+        let error = error_in(name, from, to);
+        assert!(error.starts_with(&format!("m.toml: {key}: ")), "{name}: {error}");
+    }
+}
+
+#[test]
+fn sizes_that_no_model_has_are_refused() {
+    for (name, from, to, key) in [
+        ("dimmnet2", "packet = { value = \"2048 B\"", "packet = { value = \"7 B\"", "packet"),
+        ("dimmnet2", "packet = { value = \"2048 B\"", "packet = { value = \"65K\"", "packet"),
+        ("dimmnet2", "nodes = 2", "nodes = 1025", "nodes"),
+        ("cenju4", "registers = { value = 4", "registers = { value = 0", "registers"),
+    ] {
+        let error = error_in(name, from, to);
+        assert!(error.contains(&format!("{key}`: ")), "{name}: {error}");
     }
 }
 

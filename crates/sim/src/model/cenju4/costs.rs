@@ -129,6 +129,9 @@ impl Costs {
         if !whole.iter().all(|bytes| bytes.is_multiple_of(line)) {
             return Err(interface.refuse("packet", format!("is no multiple of the line, {line} B")));
         }
+        if costs.interface.registers == 0 {
+            return Err(interface.refuse("registers", "is 0: no header would be read"));
+        }
         Ok(costs)
     }
 }

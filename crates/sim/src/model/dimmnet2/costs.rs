@@ -1,5 +1,7 @@
 //! The costs of a DIMMnet-2 and of its host. The machine file states the source of each number.
 
+use std::ops::RangeInclusive;
+
 use super::host::PrefetchWindow;
 use crate::machine::{MachineError, Section};
 use crate::model::costs::costs;
@@ -152,7 +154,7 @@ costs! {
         /// The rate of the link.
         link: network.rate("link_rate");
         /// The board's.
-        interface: Interface = Interface::read(interface)?,
+        interface: Interface = Interface::checked(interface)?,
         /// The host's.
         host: Host = Host::read(host)?,
     }
@@ -176,7 +178,18 @@ impl Costs {
     }
 }
 
+/// The sizes of a packet for which a landing ring of some packets is possible.
+const PACKETS: RangeInclusive<u64> = 8..=64 << 10;
+
 impl Interface {
+    fn checked(section: &Section<'_>) -> Result<Interface, MachineError> {
+        let interface = Interface::read(section)?;
+        match PACKETS.contains(&interface.packet_bytes) {
+            true => Ok(interface),
+            false => Err(section.refuse("packet", "is not from 8 B to 64 KiB")),
+        }
+    }
+
     /// Clocks as time.
     pub fn clocks(&self, clocks: u64) -> Time {
         times(self.clock, clocks)
