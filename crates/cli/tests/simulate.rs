@@ -36,6 +36,25 @@ fn refusal(line: &str) -> String {
 }
 
 #[test]
+fn arguments_that_would_be_ignored_are_refused() {
+    for (line, argument) in [
+        ("-m cenju4 --what-if halo", "--machine"),
+        ("-n 4 --what-if halo", "--ranks"),
+        ("--what-if halo barrier", "a built-in program"),
+        ("--sweep -m dimmnet1 -n 2 barrier", "a built-in program"),
+        ("--sweep -m dimmnet1 -n 2 --trace t.json", "--trace"),
+        ("-m cenju4 -n 4 --sizes 8 barrier", "--sizes"),
+        ("-m cenju4 -n 4 --output here barrier", "--output"),
+        ("-m cenju4 -n 4 --timeline t.html start", "--timeline"),
+        ("-m cenju4 -n 4 --lengths-only -- true", "--lengths-only"),
+        ("-m cenju4 -n 4 --seed 2 -- true", "--seed"),
+    ] {
+        let message = refusal(line);
+        assert!(message.starts_with(&format!("hikyaku: {argument} has no effect")), "{message}");
+    }
+}
+
+#[test]
 fn every_built_in_program_ends_with_the_right_answer() {
     let programs = [
         "pingpong --rounds 3",

@@ -9,6 +9,10 @@ use hikyaku_nic::units;
 
 use super::processes::ProcessOptions;
 
+/// Limits of a sweep's runs, unless others are given.
+const MOST_MESSAGES: u64 = 50_000;
+const MOST_EVENTS: u64 = 4_000_000;
+
 /// Run a program on a simulated machine, in virtual time
 ///
 /// A file describes a machine; several files come with hikyaku (see 'hikyaku machine show'). The
@@ -59,15 +63,16 @@ pub(crate) struct SimulateArguments {
     pub(crate) sizes: Vec<u64>,
 
     /// The number of messages after which a run of --sweep is abandoned
-    #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = MOST_MESSAGES)]
     pub(crate) most_messages: u64,
 
     /// The number of events after which a run of --sweep is abandoned: long messages are many
     /// packets
-    #[arg(long, value_name = "COUNT", default_value_t = 4_000_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = MOST_EVENTS)]
     pub(crate) most_events: u64,
 
-    /// Answer a question that no paper measured: halo, rings, broadcast
+    /// Answer a question that no paper measured: halo, rings, broadcast, sharers, decompositions,
+    /// matrix
     #[arg(long, value_name = "QUESTION")]
     pub(crate) what_if: Option<String>,
 
@@ -85,6 +90,54 @@ pub(crate) struct SimulateArguments {
     /// A program that runs as processes, as with 'hikyaku run': everything after '--'
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl SimulateArguments {
+    /// The first argument that has no effect beside the others, and those others.
+    pub(crate) fn first_idle(&self) -> Option<(&'static str, &'static str)> {
+        let of_sweeps = [
+            (!self.sizes.is_empty(), "--sizes"),
+            (self.most_messages != MOST_MESSAGES, "--most-messages"),
+            (self.most_events != MOST_EVENTS, "--most-events"),
+        ];
+        let of_machines = [
+            (self.machine.is_some(), "--machine"),
+            (self.ranks.is_some(), "--ranks"),
+            (self.seed != 1, "--seed"),
+            (self.lengths_only, "--lengths-only"),
+        ];
+        let of_one_run = [
+            (self.program.is_some(), "a built-in program"),
+            (!self.command.is_empty(), "a command"),
+            (self.nodes.is_some(), "--nodes"),
+            (self.ranks_per_node != 1, "--ranks-per-node"),
+            (self.trace.is_some(), "--trace"),
+            (self.timeline.is_some(), "--timeline"),
+        ];
+        let given = |arguments: &[(bool, &'static str)]| {
+            arguments.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name)
+        };
+        if self.what_if.is_some() {
+            let idle = given(&of_one_run).or(given(&of_machines)).or(given(&of_sweeps));
+            return Some((idle?, "--what-if"));
+        }
+        if self.sweep {
+            return Some((given(&of_one_run)?, "--sweep"));
+        }
+        if let Some(idle) = given(&of_sweeps) {
+            return Some((idle, "a run that is no --sweep"));
+        }
+        if self.output.as_os_str() != "." {
+            return Some(("--output", "a run that is neither --sweep nor --what-if"));
+        }
+        match &self.program {
+            Some(BuiltinProgram::Start(_)) => {
+                Some((given(&of_one_run[4..]).or(given(&of_machines[2..]))?, "start"))
+            }
+            None if !self.command.is_empty() => Some((given(&of_machines[2..])?, "processes")),
+            _ => None,
+        }
+    }
 }
 
 const DETAILS: &str = "\

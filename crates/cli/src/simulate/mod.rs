@@ -51,6 +51,9 @@ pub(crate) fn run(arguments: &SimulateArguments) -> ExitCode {
     if let (Some(name), []) = (arguments.processes.first(), &arguments.command[..]) {
         return refuse(&SettingError::OfProcesses(name));
     }
+    if let Some((argument, with)) = arguments.first_idle() {
+        return refuse(&SettingError::Idle(argument, with));
+    }
     if let Some(name) = &arguments.what_if {
         return question::run(name, &arguments.output);
     }

@@ -34,6 +34,9 @@ pub(super) enum SettingError {
     /// An option for processes was given without processes.
     #[error("{0} is only for programs that run as processes: those after `--`")]
     OfProcesses(&'static str),
+    /// An argument would be ignored.
+    #[error("{0} has no effect with {1}: leave it out")]
+    Idle(&'static str, &'static str),
     /// An invalid number of ranks.
     #[error("{0} ranks: a simulated job has from 1 to {MOST_RANKS}")]
     Ranks(u32),
