@@ -55,6 +55,17 @@ fn arguments_that_would_be_ignored_are_refused() {
 }
 
 #[test]
+fn arrays_that_have_no_room_are_refused_before_the_run() {
+    for program in ["alltoall --size 1G", "allgather --size 1G", "reduce_scatter --size 1G"] {
+        let message = refusal(&format!("-m fat-tree-200g -n 800 {program}"));
+        assert!(message.contains("--lengths-only"), "{message}");
+    }
+    stdout(
+        "-m fat-tree-200g -n 800 --lengths-only alltoall --algorithm bruck --size 1G --repeat 0",
+    );
+}
+
+#[test]
 fn every_built_in_program_ends_with_the_right_answer() {
     let programs = [
         "pingpong --rounds 3",

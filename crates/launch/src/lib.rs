@@ -77,6 +77,7 @@ pub use self::{
     programs::Program,
 };
 pub use hikyaku_nic::{fabric::FullPolicy, plan::LandingPlan, ring::LongStores};
+pub use hikyaku_shm::available_memory;
 
 impl Launch {
     /// Runs the job until it has ended.

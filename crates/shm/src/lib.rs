@@ -65,6 +65,7 @@ pub use job::{
     Doing, Job, WaitingRank, exchange_cards, open_all, open_conducted, open_hosts, single,
 };
 pub use limits::limits_on;
+pub use memory::available as available_memory;
 pub use plan::{Hosts, JobConfig};
 pub use protected::{ExpectedPart, Inbox, ProtectedFile, ProtectedMemory};
 pub use view::View;

@@ -27,7 +27,7 @@ pub(crate) fn physical() -> u64 {
 }
 
 /// Bytes that can still be committed; `None` if unknown.
-pub(crate) fn available() -> Option<u64> {
+pub fn available() -> Option<u64> {
     let machine = meminfo("MemAvailable:").map(|free| free + meminfo("SwapFree:").unwrap_or(0));
     let group = Cgroup::of_this_process().memory_left();
     match (machine, group) {

@@ -371,6 +371,31 @@ impl BuiltinProgram {
         }
     }
 
+    /// The least number of bytes that all ranks together hold at one time, if messages carry their
+    /// contents: the arrays of a collective, the faces or blocks of a grid.
+    pub(crate) fn held(&self, ranks: u32) -> u64 {
+        let ranks = u64::from(ranks);
+        let square = |side: u32| 16 * u64::from(side) * u64::from(side);
+        let each = match self {
+            BuiltinProgram::Pingpong { size, .. } => return *size,
+            BuiltinProgram::Ring { size, .. } => *size,
+            BuiltinProgram::Halo { size, dims, .. } => size.saturating_mul(u64::from(2 * dims)),
+            BuiltinProgram::Heat { side, .. } | BuiltinProgram::Cg { side, .. } => square(*side),
+            _ => match self.collective() {
+                None => 0,
+                Some((Operation::Alltoall | Operation::Alltoallw, how)) => {
+                    how.size.saturating_mul(2 * ranks)
+                }
+                Some((Operation::Allgather | Operation::ReduceScatter, how)) => {
+                    how.size.saturating_mul(1 + ranks)
+                }
+                Some((Operation::Barrier, _)) => 0,
+                Some((_, how)) => how.size,
+            },
+        };
+        each.saturating_mul(ranks)
+    }
+
     /// Its name on the command line.
     pub(crate) fn name(&self) -> &'static str {
         match self {

@@ -29,6 +29,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hikyaku_launch::available_memory;
 use hikyaku_report::{Cell, Unit};
 use hikyaku_sim::SimError;
 use hikyaku_sim::engine::Simulation;
@@ -79,8 +80,29 @@ fn refuse(error: &SettingError) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
+/// Checks that the arrays of all ranks have room: otherwise the kernel would end this process, or
+/// others.
+fn check_memory(setting: &Setting, program: &BuiltinProgram) -> Result<(), SettingError> {
+    let ranks = setting.job.ranks;
+    let held = match setting.job.payload {
+        Payload::Carried => program.held(ranks),
+        Payload::LengthsOnly => 0,
+    };
+    match available_memory().filter(|free| *free < held) {
+        None => Ok(()),
+        Some(free) => {
+            let in_words = |bytes: u64| Unit::Bytes.format(bytes as f64);
+            let (program, needed, free) = (program.name(), in_words(held), in_words(free));
+            Err(SettingError::Memory { program, ranks, needed, free })
+        }
+    }
+}
+
 /// Runs a built-in program and prints its outcome.
 fn run_built_in(setting: &Setting, program: &BuiltinProgram) -> ExitCode {
+    if let Err(error) = check_memory(setting, program) {
+        return refuse(&error);
+    }
     if let Err(error) = setting.exhibit.begin(std::iter::empty()) {
         say(&error);
         return ExitCode::FAILURE;

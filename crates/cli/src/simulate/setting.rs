@@ -70,6 +70,21 @@ pub(super) enum SettingError {
         /// The machine's number of nodes.
         nodes: u32,
     },
+    /// The ranks' arrays need more memory than there is.
+    #[error(
+        "{program} among {ranks} ranks holds {needed} at one time, {free} are free: \
+         --lengths-only simulates it without contents"
+    )]
+    Memory {
+        /// The program's name.
+        program: &'static str,
+        /// The number of ranks.
+        ranks: u32,
+        /// The memory that all ranks together need.
+        needed: String,
+        /// The memory that is available.
+        free: String,
+    },
     /// The machine cannot be loaded.
     #[error(transparent)]
     Machine(#[from] MachineLoadError),
