@@ -28,9 +28,17 @@ pub(crate) const USAGE: u8 = 2;
 /// The exit code that a shell reports for a program ended by SIGPIPE.
 const NOBODY_READS: u8 = 128 + 13;
 
-/// Writes one line to standard error, preceded by the program's name.
+/// Writes one line to standard error, preceded by the program's name. A line may quote a file or an
+/// argument: control characters are shown as escapes, so that a terminal does not obey them.
 pub(crate) fn say(line: impl Display) {
-    say_as_it_is(format_args!("hikyaku: {line}\n"));
+    let mut shown = String::new();
+    for character in line.to_string().chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    say_as_it_is(format_args!("hikyaku: {shown}\n"));
 }
 
 /// Writes a text to standard error unchanged, in one piece: other processes write there too. A

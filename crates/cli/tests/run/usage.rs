@@ -81,6 +81,15 @@ fn machine_files_that_are_none_are_refused() {
 }
 
 #[test]
+fn a_line_shows_control_characters_as_escapes() {
+    let mut command = std::process::Command::new(HIKYAKU);
+    let output = command.args(["machine", "show", "a\u{1b}[31m\nb"]).output().unwrap();
+    let message = stderr(&output);
+    assert_eq!((output.status.code(), message.lines().count()), (Some(2), 1), "{message}");
+    assert!(message.contains("a\\u{1b}[31m\\nb: No such file"), "{message}");
+}
+
+#[test]
 fn simulated_messages_that_no_memory_holds_are_refused() {
     for words in [&["pingpong", "--size", "2G"][..], &["--sweep", "--sizes", "8,16000000000G"]] {
         let mut command = std::process::Command::new(HIKYAKU);
