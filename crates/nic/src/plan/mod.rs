@@ -150,7 +150,8 @@ impl LandingPlan {
         for rank in 0..trace.ranks() {
             let mut sources = by_use(trace, rank);
             all = sum_of(&sources).packets.saturating_add(all);
-            sources.retain(|(source, _)| !self.private(rank).contains(source));
+            let alone: BTreeSet<&Rank> = self.private(rank).iter().collect();
+            sources.retain(|(source, _)| !alone.contains(source));
             let sharing = at_risk(sources.len(), &sum_of(&sources), self.ring_bytes);
             shared = sharing.saturating_add(shared);
         }
