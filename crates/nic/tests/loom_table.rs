@@ -177,7 +177,8 @@ fn advancing(segment: Key) -> RegisterValue {
 /// Reserves the places of two puts of one byte, one after the other.
 fn reserve_two(memory: &SharedTables, register: Key) -> [Result<u64, PutRefusal>; 2] {
     let entry = |index| memory.entries.get(usize::from(index));
-    [0, 1].map(|_| memory.line.claim(register, 0, 1, entry))
+    let claimed = [0, 1].map(|_| memory.line.claim(register, 0, 1, entry));
+    claimed.map(|place| place.map(|place| place.in_region))
 }
 
 #[test]

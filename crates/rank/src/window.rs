@@ -13,9 +13,11 @@ use std::mem::ManuallyDrop;
 
 use hikyaku_msg::{Blocked, MsgError};
 use hikyaku_nic::fabric::{
-    Activity, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key, Member,
-    MemoryPort, Name, Notification, Port, PostError, Rank, RemoteAddress, Rights, Space, Wait,
+    Activity, Advance, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key,
+    Member, MemoryPort, Name, Notification, Port, PostError, REGISTERS, Rank, RegisterValue,
+    RemoteAddress, Rights, Space, Wait,
 };
+use hikyaku_nic::layer::Layer;
 use hikyaku_nic::region::RegionBuffer;
 
 use crate::communicator::Communicator;
@@ -50,6 +52,8 @@ pub(crate) struct WindowPart {
     pub(crate) elements: u64,
     /// This rank's rights there.
     pub(crate) granted: Rights,
+    /// The generation of its context, and so of the keys of its address registers.
+    pub(crate) registers: u32,
 }
 
 impl Communicator {
@@ -119,8 +123,9 @@ impl Communicator {
     }
 }
 
-/// The number of words that describe a rank's part: whether it exists, key, elements, context.
-pub(crate) const OFFER: usize = 6;
+/// The number of words that describe a rank's part: whether it exists, key, elements, context,
+/// generation of its registers.
+pub(crate) const OFFER: usize = 7;
 
 /// Decodes the parts and members of a window from the ranks' offers.
 pub(crate) fn read_offers(
@@ -129,14 +134,15 @@ pub(crate) fn read_offers(
 ) -> Result<(Vec<WindowPart>, Vec<Member>), Error> {
     let mut parts = Vec::new();
     let mut members = Vec::new();
-    for (rank, offer) in (0..).zip(offers) {
-        let long = |at: usize| u64::from(offer[at + 1]) << 32 | u64::from(offer[at]);
-        let made = offer.len() == OFFER && offer[0] == 1;
-        let offer = made.then(|| (Key::from_bits(long(1)), long(3), u8::try_from(offer[5])));
+    for (rank, words) in (0..).zip(offers) {
+        let long = |at: usize| u64::from(words[at + 1]) << 32 | u64::from(words[at]);
+        let made = words.len() == OFFER && words[0] == 1;
+        let offer = made.then(|| (Key::from_bits(long(1)), long(3), u8::try_from(words[5])));
         let Some((Some(key), elements, Ok(context))) = offer else {
             return Err(WindowError::Refused { rank }.into());
         };
-        parts.push(WindowPart { key, elements, granted: Rights::ALL });
+        let (granted, registers) = (Rights::ALL, words[6]);
+        parts.push(WindowPart { key, elements, granted, registers });
         members.push(Member { rank: in_job(rank)?, context: ContextId(context) });
     }
     Ok((parts, members))
@@ -148,7 +154,10 @@ impl ByteWindow {
         let Some(key) = self.keys.first() else { return [0; OFFER] };
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
         let [key, elements] = [key.to_bits(), length as u64].map(halves);
-        [1, key[0], key[1], elements[0], elements[1], u32::from(self.context.0)]
+        let engine = self.communicator.engine().borrow();
+        let register = engine.port().inner().inner().register_key(self.context, 0);
+        let registers = register.map_or(0, |key| key.generation);
+        [1, key[0], key[1], elements[0], elements[1], u32::from(self.context.0), registers]
     }
 
     /// The same window, which keeps the memory of its part.
@@ -234,6 +243,74 @@ impl ByteWindow {
         let notification = Notification::Word { address, value };
         let command = Command { notification, ..Command::put(target, data) };
         self.carry_out("put_signal", rank, |port, steps| port.put_by(steps, &command))
+    }
+
+    /// Points an address register of this rank's part (paper 003 §4.5) at an element, or at none.
+    ///
+    /// # Errors
+    /// There is no such register or element, or the window is protected.
+    pub fn set_address_register(
+        &self,
+        register: u8,
+        value: Option<(usize, Advance)>,
+    ) -> Result<(), Error> {
+        let (rank, elements) = (self.communicator.rank(), self.len());
+        let [segment] = self.keys[..] else {
+            // Any rank that reaches a register writes where it points.
+            return Err(PostError::Unsupported("set a register of a protected window").into());
+        };
+        let value = match value {
+            Some((index, _)) if index > elements => {
+                let elements = elements as u64;
+                return Err(WindowError::Outside { rank, index, count: 0, elements }.into());
+            }
+            Some((index, advance)) => {
+                let offset = (index * self.element) as u64;
+                Some(RegisterValue { segment, offset, advance })
+            }
+            None => None,
+        };
+        let mut engine = self.communicator.engine().borrow_mut();
+        engine.check_process()?;
+        engine.port_mut().look_at_own_memory();
+        let tables = engine.port_mut().inner_mut().inner_mut();
+        Ok(tables.set_address_register(self.context, register, value)?)
+    }
+
+    /// The element at which an address register of this rank's part points now.
+    ///
+    /// # Errors
+    /// There is no such register.
+    pub fn address_register(&self, register: u8) -> Result<Option<usize>, Error> {
+        let mut engine = self.communicator.engine().borrow_mut();
+        engine.check_process()?;
+        engine.port_mut().look_at_own_memory();
+        let value = engine.port().inner().inner().address_register(self.context, register)?;
+        Ok(value.map(|value| value.offset as usize / self.element.max(1)))
+    }
+
+    /// Copies `data` to where an address register of `rank` points.
+    ///
+    /// # Errors
+    /// As [`ByteWindow::put`], or the register is not set.
+    pub fn put_through(&self, rank: u32, register: u8, data: &[u8]) -> Result<(), Error> {
+        if register >= REGISTERS {
+            return Err(ContextError::NoSuchRegister(register).into());
+        }
+        let count = data.len() / self.element.max(1);
+        let anywhere = self.address(rank, 0, 0, Rights::WRITE)?;
+        let (Member { context, .. }, part) = self.part(rank)?;
+        let key = Key { context, index: register, generation: part.registers };
+        let target = RemoteAddress { space: Space::Register(key), ..anywhere };
+        let command = Command::put(target, data);
+        let put = self.carry_out("put_through", rank, |port, steps| port.put_by(steps, &command));
+        put.map_err(|error| match error {
+            Error::Remote(PostError::OutOfBounds { offset, .. }) => {
+                let (index, elements) = (offset as usize / self.element.max(1), part.elements);
+                WindowError::Outside { rank, index, count, elements }.into()
+            }
+            error => error,
+        })
     }
 
     /// Puts with one doorbell, each into the part of a rank from an element on, in order. With a
@@ -371,7 +448,10 @@ impl ByteWindow {
     #[cold]
     fn refusal(&self, error: PostError) -> Error {
         match error {
-            PostError::Protection { rank, fault: Fault::NoSuchSegment(_) | Fault::Stale(_) } => {
+            PostError::Protection {
+                rank,
+                fault: Fault::NoSuchSegment(_) | Fault::Stale(_) | Fault::NoSuchRegister(_),
+            } => {
                 let number = self.communicator.number(rank);
                 let closed = WindowError::Closed { rank: number };
                 self.communicator.check_there(rank).map_or_else(Error::from, |()| closed.into())
@@ -518,7 +598,7 @@ mod tests {
     #[test]
     fn an_offer_that_makes_no_sense_names_its_rank() {
         let key = Key { context: ContextId(1), index: 0, generation: 1 }.to_bits();
-        let good = vec![1, key as u32, (key >> 32) as u32, 5, 0, 1];
+        let good = vec![1, key as u32, (key >> 32) as u32, 5, 0, 1, 1];
         let read_offers = |offers: &[Vec<u32>]| read_offers(offers, Ok);
         let (parts, _) = read_offers(&[good.clone(), good.clone()]).unwrap();
         assert_eq!((parts.len(), parts[1].elements), (2, 5));

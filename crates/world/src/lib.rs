@@ -63,8 +63,8 @@ pub use hikyaku_coll::{
 pub use hikyaku_msg::{Layout, LayoutError, MsgError, Statistics, join, join_all};
 pub use hikyaku_msg::{LongMessages, NotAWay, Way, WayTally};
 pub use hikyaku_nic::fabric::{
-    Capabilities, ContextError, DeathCause, FullPolicy, Granularity, PeerFailure, PostError,
-    TableError,
+    Advance, Capabilities, ContextError, DeathCause, FullPolicy, Granularity, PeerFailure,
+    PostError, TableError,
 };
 pub use hikyaku_nic::hosted::StoreCounts;
 pub use hikyaku_nic::time::Time;

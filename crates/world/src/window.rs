@@ -18,7 +18,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::size_of;
 
-use hikyaku_nic::fabric::{AtomicOp, Integer};
+use hikyaku_nic::fabric::{Advance, AtomicOp, Integer};
 use hikyaku_rank::Access;
 
 use crate::error::Error;
@@ -177,6 +177,55 @@ impl<T: Scalar> Window<'_, T> {
     ) -> Result<(), Error> {
         let data = bytemuck::cast_slice(data);
         Ok(self.bytes.put_signal(rank, index, data, (&signal.bytes, at), value)?)
+    }
+
+    /// Points an address register of this rank's part (paper 003: registers 0, 1 and 2) at an
+    /// element, or at none. Puts by [`Window::put_through`] land there: so the *receiver* chooses
+    /// their place, and may change it at any time: later puts land at the new place. With
+    /// [`Advance::ByLength`] the register moves on by each put, so that data of several ranks lies
+    /// side by side, in the order in which it arrives.
+    ///
+    /// ```
+    /// # let world = hikyaku::World::init()?;
+    /// use hikyaku::Advance;
+    /// let found = world.window::<f64>(100)?;
+    /// found.set_address_register(0, Some((0, Advance::ByLength)))?;
+    /// world.barrier()?;
+    /// found.put_through(0, 0, &[0.5, 1.5])?; // behind what others have put there
+    /// world.barrier()?;
+    /// let count = found.address_register(0)?.unwrap_or(0);
+    /// # assert_eq!((count, &found.local()?[..2]), (2, &[0.5, 1.5][..]));
+    /// # world.barrier()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such register or element, or the window is protected.
+    pub fn set_address_register(
+        &self,
+        register: u8,
+        value: Option<(usize, Advance)>,
+    ) -> Result<(), Error> {
+        Ok(self.bytes.set_address_register(register, value)?)
+    }
+
+    /// The element at which an address register of this rank's part points now. If it advances, the
+    /// data before it is on its way or has arrived: a barrier or a message says which.
+    ///
+    /// # Errors
+    /// There is no such register.
+    pub fn address_register(&self, register: u8) -> Result<Option<usize>, Error> {
+        Ok(self.bytes.address_register(register)?)
+    }
+
+    /// Copies `data` to where an address register of `rank` points (paper 003: remote DMA with
+    /// address register). It is complete on return, as [`Window::put`].
+    ///
+    /// # Errors
+    /// As [`Window::put`]; or the register is not set, or `data` does not fit behind its place. It
+    /// has not moved then.
+    pub fn put_through(&self, rank: u32, register: u8, data: &[T]) -> Result<(), Error> {
+        Ok(self.bytes.put_through(rank, register, bytemuck::cast_slice(data))?)
     }
 
     /// Several puts behind one doorbell, in order (paper 004's TCW chain): each copies its data

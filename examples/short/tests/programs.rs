@@ -11,6 +11,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("exchanges", env!("CARGO_BIN_EXE_exchanges")),
     ("schemes", env!("CARGO_BIN_EXE_schemes")),
     ("work_queue", env!("CARGO_BIN_EXE_work_queue")),
+    ("buckets", env!("CARGO_BIN_EXE_buckets")),
     ("shared_array", env!("CARGO_BIN_EXE_shared_array")),
     ("landing", env!("CARGO_BIN_EXE_landing")),
 ];
@@ -45,6 +46,17 @@ fn programs_say_what_they_should() {
         ("schemes", 4, &["others: ", "around: 8 edges of 4096 B:"]),
         ("work_queue", 1, &["400 tasks, 20141 steps in all"]),
         ("work_queue", 4, &["400 tasks, 20141 steps in all"]),
+        ("buckets", 1, &["rank 0: 1000 numbers from 48271 on"]),
+        (
+            "buckets",
+            4,
+            &[
+                "rank 0: 1004 numbers from 48271 on",
+                "rank 1: 987 numbers from 537251398 on",
+                "rank 2: 994 numbers from 1074502796 on",
+                "rank 3: 1015 numbers from 1612340451 on",
+            ],
+        ),
         ("shared_array", 1, &["rank 0: 100 votes"]),
         ("shared_array", 3, &["rank 0: 300 votes", "rank 1: 300 votes", "rank 2: 300 votes"]),
     ] {

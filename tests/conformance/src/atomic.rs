@@ -284,6 +284,35 @@ pub fn cj_03_a_register_that_advances_fills_its_segment<H: Harness>(harness: &H)
     area.check_margins();
 }
 
+/// Puts through a register that are longer than a packet lie side by side and whole; one that does
+/// not fit writes nothing.
+pub fn cj_03_long_puts_through_a_register_lie_side_by_side<H: Harness>(harness: &H) {
+    let mut job = Job::open(harness, &Setup::private(3));
+    let lengths = [20_000, 5, 9_000];
+    let mut area = Area::new(&mut job, 0, lengths.iter().sum(), Rights::WRITE);
+    for advance in [Advance::ByLength, Advance::Hold] {
+        area.bytes_mut().fill(0);
+        let value = RegisterValue { segment: area.key, offset: 0, advance };
+        job.port(0).set_address_register(area.context, 2, Some(value)).expect("it points inside");
+        let through = register(&mut job, 0, area.context, 2);
+        let mut expected = vec![0; area.bytes().len()];
+        let mut end = 0;
+        for (number, length) in lengths.into_iter().enumerate() {
+            let payload = pattern(number as u64, length);
+            job.send(1 + number as u32 % 2, &Command::put(through, &payload));
+            let start = if advance == Advance::Hold { 0 } else { end };
+            expected[start..start + length].copy_from_slice(&payload);
+            end += length;
+        }
+        assert!(area.bytes() == expected, "{advance:?}");
+        let free = if advance == Advance::Hold { end } else { 0 };
+        let error = job.refused(1, &Command::put(through, &vec![9; free + 10_000]));
+        assert!(matches!(error, PostError::OutOfBounds { rank: 0, .. }), "{error}");
+        assert!(area.bytes() == expected, "{advance:?}: what was refused wrote nothing");
+    }
+    area.check_margins();
+}
+
 /// Misaligned words, and words outside memory that can be named, are refused.
 pub fn words_that_cannot_be_are_refused<H: Harness>(harness: &H) {
     let mut job = Job::open(harness, &Setup::private(2));

@@ -70,8 +70,8 @@ use hikyaku_nic::hosted::{Host, HostedPort};
 use hikyaku_nic::layer::{FaultInjector, Layer};
 use hikyaku_nic::segment::{GroupLayout, SegmentLayout};
 
-/// A port over [`HostedPort`], with features of the papers' interfaces that no layer of hikyaku
-/// uses: address registers and the completions of a queue. See there.
+/// A port over [`HostedPort`], with features of the papers' interfaces that no capability trait
+/// passes on: address registers and the completions of a queue. See there.
 #[expect(missing_docs, clippy::missing_errors_doc, reason = "as those of `HostedPort`")]
 pub trait TablePort {
     type Host: Host;
@@ -287,6 +287,7 @@ macro_rules! conformance_between_hosts {
             atomic: cj_12_outstanding_completions_are_limited,
             atomic: cj_03_a_put_lands_where_the_register_points,
             atomic: cj_03_a_register_that_advances_fills_its_segment,
+            atomic: cj_03_long_puts_through_a_register_lie_side_by_side,
             atomic: words_that_cannot_be_are_refused,
             atomic: a_refused_command_of_a_chain_is_told_twice,
             atomic: cj_11_commands_go_between_nodes,

@@ -33,7 +33,9 @@ use crate::region::{RegionBuffer, RegionError};
 use crate::ring::LongStores;
 use crate::segment::Segment;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::table::{ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment};
+use crate::table::{
+    ClaimedPlace, ContextBook, Extent, PutRefusal, SegmentEntry, SharedContexts, segment,
+};
 
 /// Limit of unpolled completion events: the six bits of paper 003's rrid.
 pub(super) const OUTSTANDING: usize = 64;
@@ -114,8 +116,7 @@ impl<H: Host> MemoryPort for HostedPort<H> {
     }
 }
 
-/// Address registers (CJ-03): paper 003's interface offers them to a program; no layer of hikyaku
-/// uses them.
+/// Address registers (CJ-03), as paper 003's interface offers them to a program: windows use them.
 impl<H: Host> HostedPort<H> {
     /// The key by which peers name an address register of this rank.
     ///
@@ -152,6 +153,21 @@ impl<H: Host> HostedPort<H> {
     ) -> Result<Option<RegisterValue>, ContextError> {
         self.book.register_key(context, register)?;
         Ok(self.own.context(context).get(context, register))
+    }
+
+    /// The address in a segment of this rank where `length` bytes put through one of its registers
+    /// land; reserves the place if the register advances. For a put that arrives in parts.
+    ///
+    /// # Errors
+    /// As [`Port::post`](crate::fabric::Port::post); also if the address is not one of a register.
+    pub fn reserve(&self, address: RemoteAddress, length: u64) -> Result<RemoteAddress, PostError> {
+        self.commandable(address)?;
+        let Space::Register(key) = address.space else {
+            return Err(PostError::Unsupported("reserve a place without an address register"));
+        };
+        let target = self.peers[address.rank as usize].target;
+        let ClaimedPlace { segment, offset, .. } = self.claim(target, key, address, length)?;
+        Ok(RemoteAddress { space: Space::Segment(segment), offset, ..address })
     }
 }
 
@@ -328,7 +344,7 @@ impl<H: Host> HostedPort<H> {
                 extent.locate(offset, length).ok_or(outside(rank, offset, length))?
             }
             Space::Register(key) if wanted == Rights::WRITE => {
-                self.claim(target, key, address, length)?
+                self.claim(target, key, address, length)?.in_region
             }
             Space::Register(_) => {
                 let what = "name memory by an address register in anything but a put";
@@ -346,7 +362,7 @@ impl<H: Host> HostedPort<H> {
         key: Key,
         address: RemoteAddress,
         length: u64,
-    ) -> Result<u64, PostError> {
+    ) -> Result<ClaimedPlace, PostError> {
         let RemoteAddress { rank, offset, .. } = address;
         let line = (u32::from(key.context.0) < target.layout().contexts)
             .then(|| target.context(key.context));

@@ -52,6 +52,17 @@ struct AddressRegister {
     cursor: AtomicU64,
 }
 
+/// The place of a put through a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimedPlace {
+    /// The segment to which the register points.
+    pub segment: Key,
+    /// The offset in that segment.
+    pub offset: u64,
+    /// The offset in the target's region.
+    pub in_region: u64,
+}
+
 /// Why a put through a register reserved no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutRefusal {
@@ -111,8 +122,8 @@ impl ContextLine {
         Some(RegisterValue { segment, offset, advance })
     }
 
-    /// The offset in the target's region where `length` bytes put through a register land. Reserves
-    /// the place if the register advances. `entry` finds a segment of the same context.
+    /// Where `length` bytes put through a register land. Reserves the place if the register
+    /// advances. `entry` finds a segment of the same context.
     ///
     /// # Errors
     /// [`PutRefusal`]; nothing was moved.
@@ -122,7 +133,7 @@ impl ContextLine {
         displacement: u64,
         length: u64,
         entry: impl Fn(u8) -> Option<&'m SegmentEntry>,
-    ) -> Result<u64, PutRefusal> {
+    ) -> Result<ClaimedPlace, PutRefusal> {
         let register = self.registers.get(usize::from(key.index));
         let register = register.filter(|_| self.is_open(key.generation));
         let AddressRegister { binding, cursor } = register.ok_or(Fault::NoSuchRegister(key))?;
@@ -142,7 +153,8 @@ impl ContextLine {
             let table_entry = entry(segment.index).ok_or(Fault::NoSuchSegment(segment))?;
             let extent = table_entry.check(segment, Rights::WRITE)?;
             let offset = (at & OFFSETS).saturating_add(displacement);
-            let place = extent.locate(offset, length).ok_or(PutRefusal::OutOfBounds(offset))?;
+            let in_region = extent.locate(offset, length).ok_or(PutRefusal::OutOfBounds(offset))?;
+            let place = ClaimedPlace { segment, offset, in_region };
             if advance == Advance::Hold {
                 return Ok(place);
             }

@@ -18,7 +18,7 @@ pub mod segment;
 
 use crate::fabric::{ContextError, Member, PostError};
 
-pub use context::{ContextBook, ContextLine, PutRefusal, SharedContexts};
+pub use context::{ClaimedPlace, ContextBook, ContextLine, PutRefusal, SharedContexts};
 pub use segment::{Extent, Leaving, SegmentEntry};
 
 /// The members of a context, by logical number.

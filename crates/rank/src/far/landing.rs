@@ -10,7 +10,7 @@ use crate::near::NearTables;
 
 use super::SENDS;
 use super::lending::Lending;
-use super::memory::{Calls, Serving};
+use super::memory::{Calls, ReservedPlace, Serving};
 use super::peers::{FarPeer, FarPeers};
 use super::wire::{self, FarPacket, SendPart};
 
@@ -22,6 +22,8 @@ pub(super) struct LandingState {
     /// Answers to send, and reads to serve.
     pub(super) answers: VecDeque<(Rank, Vec<u8>)>,
     pub(super) serving: VecDeque<Serving>,
+    /// The places of puts through address registers that have arrived in part.
+    pub(super) reserved: Vec<ReservedPlace>,
     /// Ranks that have sent something for the first time, ranks to which a grant must be sent, and
     /// ranks that have left.
     pub(super) strangers: Vec<Rank>,
@@ -46,6 +48,7 @@ impl LandingState {
             events: VecDeque::new(),
             answers: VecDeque::new(),
             serving: VecDeque::new(),
+            reserved: Vec::new(),
             strangers: Vec::new(),
             granting: Vec::new(),
             parting: Vec::new(),

@@ -146,6 +146,17 @@ pub(super) struct Serving {
     pub(super) done: u64,
 }
 
+/// The place of a put through an address register, whose parts arrive one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReservedPlace {
+    source: Rank,
+    call: u32,
+    at: RemoteAddress,
+}
+
+/// Limit of places that are reserved at a time: each thread of another rank needs one.
+const MOST_RESERVED: usize = 4096;
+
 /// A wait of the far side.
 #[derive(Debug)]
 pub(super) struct FarWait {
@@ -213,18 +224,53 @@ impl LandingState {
             let to = put.to.at(self.own, put.done);
             return hosted.put_given(to, put.bytes).map(|()| put.total);
         }
-        let at = hosted.check_own(put.to.at(self.own, 0), put.total, Rights::WRITE)?;
-        if at.is_none() && put.total != put.bytes.len() as u64 {
-            return Err(PostError::Unsupported("write at an address register in parts"));
-        }
+        let place = self.place_of(hosted, source, put)?;
+        let at = hosted.check_own(place, put.total, Rights::WRITE)?;
         let told = if put.is_last() { put.told } else { Told::Not };
         self.check_told(hosted, source, put.told, at.is_some())?;
-        let command = Command::put(put.to.at(self.own, put.done), put.bytes);
+        let offset = place.offset.wrapping_add(put.done);
+        let command = Command::put(RemoteAddress { offset, ..place }, put.bytes);
         hosted.post(&Command { notification: notification(told, self.own), ..command })?;
         if let (Told::Record { protocol, header }, Some(at)) = (told, at) {
             hosted.land_record(source, (protocol, header), (put.total, at));
         }
         Ok(put.total)
+    }
+
+    /// The address of a put's first byte. If a register names it and the put arrives in parts, the
+    /// first part reserves the place of all of them.
+    fn place_of(
+        &mut self,
+        hosted: &NearTables,
+        source: Rank,
+        put: &PutPart<'_>,
+    ) -> Result<RemoteAddress, PostError> {
+        let (named, call) = (put.to.at(self.own, 0), put.call);
+        let is_whole = put.total == put.bytes.len() as u64;
+        if is_whole || !matches!(named.space, Space::Register(_)) {
+            return Ok(named);
+        }
+        let known = |place: &ReservedPlace| (place.source, place.call) == (source, call);
+        let at = match self.reserved.iter().position(known) {
+            Some(known) if put.is_last() => self.reserved.swap_remove(known).at,
+            Some(known) => self.reserved[known].at,
+            // An earlier part was refused.
+            None if put.done > 0 => {
+                return Err(PostError::Unsupported("write a part that has no place"));
+            }
+            None => {
+                let peers = &self.peers;
+                self.reserved.retain(|place| !peers.is_gone(place.source));
+                if self.reserved.len() >= MOST_RESERVED {
+                    let (destination, cause) = (self.own, FullCause::Register);
+                    return Err(PostError::Full { destination, cause });
+                }
+                let at = hosted.reserve(named, put.total)?;
+                self.reserved.push(ReservedPlace { source, call, at });
+                at
+            }
+        };
+        Ok(at)
     }
 
     /// Modifies an integer for a rank on another host.
@@ -456,7 +502,12 @@ impl Far {
         };
         check_notified(near, command, target.rank)?;
         let told = Told::of(command);
-        not_yet(target.rank, self.put_step(near, steps, target, command.payload, told))
+        let step = self.put_step(near, steps, target, command.payload, told);
+        if let Poll::Ready(Err(PostError::Full { .. })) = step {
+            // The answer was "full": the caller starts again.
+            *steps = CallSteps::default();
+        }
+        not_yet(target.rank, step)
     }
 
     /// Reads memory of a rank on another host.

@@ -24,7 +24,8 @@ impl Tables {
     fn claim(&self, key: Key, length: u64) -> Result<u64, PutRefusal> {
         let entries = &self.entries[usize::from(key.context.0)];
         let line = &self.lines[usize::from(key.context.0)];
-        line.claim(key, 0, length, |index| entries.get(usize::from(index)))
+        let claimed = line.claim(key, 0, length, |index| entries.get(usize::from(index)));
+        claimed.map(|place| place.in_region)
     }
 }
 

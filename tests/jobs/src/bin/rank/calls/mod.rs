@@ -89,6 +89,7 @@ const CASES: &[(&str, Case)] = &[
     ("windows: bounds", windows::bounds),
     ("windows: atomics", windows::atomics),
     ("windows: signals", windows::signals),
+    ("windows: address registers", windows::cj_03_receivers_choose_the_place),
     ("windows: dropped", windows::dropped),
     ("windows: many", windows::many),
     ("shared: counts", shared::fg_10_fg_11_fg_14_fg_20_contents_are_whole_and_never_older),

@@ -1,6 +1,6 @@
 //! Windows: put, get and atomic operations by rank and index.
 
-use hikyaku::{ContextError, Error, PostError, WindowError, World};
+use hikyaku::{Advance, ContextError, Error, PostError, WindowError, World};
 use hikyaku_jobs::pattern::{check, fill, key};
 
 use super::{around, is_first, partner};
@@ -105,6 +105,63 @@ pub(super) fn signals(world: &World, seed: u64) -> Result<(), Error> {
     world.barrier()
 }
 
+/// Puts through an address register land where the target points it: data of all ranks side by
+/// side, whole, in the order of each sender; then where it is pointed next.
+pub(super) fn cj_03_receivers_choose_the_place(world: &World, seed: u64) -> Result<(), Error> {
+    const PUTS: u32 = 12;
+    let (rank, size) = (world.rank(), world.size());
+    let length = |from: u32, put: u32| 3 + ((from * 7 + put * 1_013) % 6_000) as usize;
+    let name = |from, to, put| key(seed, &[u64::from(from), u64::from(to), u64::from(put)]);
+    let all = (0..size).flat_map(|from| (0..PUTS).map(move |put| length(from, put))).sum();
+    let window = world.window::<u8>(all)?;
+    let unset = window.put_through((rank + 1) % size, 1, &[1]).unwrap_err();
+    assert!(unset.to_string().contains("its address register 1 is not set"), "{unset}");
+    world.barrier()?;
+    for register in [0, 2] {
+        window.set_address_register(register, Some((0, Advance::ByLength)))?;
+        world.barrier()?;
+        let mut bytes = Vec::new();
+        for put in 0..PUTS {
+            for to in (0..size).map(|to| (to + rank) % size) {
+                bytes.resize(length(rank, put), 0);
+                fill(name(rank, to, put), &mut bytes);
+                // The first bytes say whose it is.
+                bytes[..3].copy_from_slice(&[rank as u8, put as u8, register]);
+                window.put_through(to, register, &bytes)?;
+            }
+        }
+        world.barrier()?;
+        assert_eq!(window.address_register(register)?, Some(all));
+        let found = window.local()?;
+        let (mut at, mut next) = (0, vec![0; size as usize]);
+        while at < all {
+            let (from, put) = (u32::from(found[at]), u32::from(found[at + 1]));
+            assert_eq!((put, found[at + 2]), (next[from as usize], register), "rank {from}");
+            next[from as usize] += 1;
+            bytes.resize(length(from, put), 0);
+            fill(name(from, rank, put), &mut bytes);
+            assert!(found[at + 3..at + bytes.len()] == bytes[3..], "rank {from}, put {put}");
+            at += bytes.len();
+        }
+        assert_eq!(next, vec![PUTS; size as usize]);
+        let full = window.put_through((rank + 1) % size, register, &[1]).unwrap_err();
+        let (index, count, elements) = (all, 1, all as u64);
+        let expected = WindowError::Outside { rank: (rank + 1) % size, index, count, elements };
+        assert_eq!(full, expected.into());
+        world.barrier()?;
+    }
+    // One that holds is pointed at the next place by its owner alone.
+    let (next, previous) = around(world, 1);
+    for round in 0..4 {
+        window.set_address_register(1, Some((round, Advance::Hold)))?;
+        world.sendrecv(&[0u8], previous, 1, &mut [0u8], next, 1)?;
+        window.put_through(next, 1, &[round as u8 + 1])?;
+        world.barrier()?;
+    }
+    assert_eq!(window.local()?[..4], [1, 2, 3, 4]);
+    world.barrier()
+}
+
 /// A window that its owner dropped is an error for the others, and its memory is free again.
 pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
     let Some(partner) = partner(world) else {
@@ -123,6 +180,7 @@ pub(super) fn dropped(world: &World, _: u64) -> Result<(), Error> {
             window.put(partner, 0, &[1]).unwrap_err(),
             window.load(partner, 0).unwrap_err(),
             window.get(partner, 0, &mut [0]).unwrap_err(),
+            window.put_through(partner, 0, &[1]).unwrap_err(),
         ] {
             assert_eq!(error, WindowError::Closed { rank: partner }.into());
         }
