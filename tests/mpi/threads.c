@@ -1,6 +1,7 @@
 /* Threads that wait for what does not come, or are in MPI when one forks: the argument says why. Only for our own library. */
 #define _POSIX_C_SOURCE 200809L
 
+#include <hikyaku.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -68,6 +69,36 @@ static void fork_often(void) {
     for (int at = 0; at < 2; at++) pthread_join(threads[at], NULL);
 }
 
+static void *send_one(void *at) {
+    int32_t one = 5;
+    nap();
+    MPI_Send(&one, 1, MPI_INT32_T, 1, 1, MPI_COMM_WORLD);
+    return at;
+}
+
+/* Waits for a shared variable whose holder waits for a message of another thread of this rank. */
+static void wait_for_a_variable(void) {
+    const uint64_t shape[1] = {1};
+    hikyaku_shared shared;
+    pthread_t thread;
+    void *data;
+    EQUAL(hikyaku_init(), 0);
+    EQUAL(hikyaku_shared_create("held", HIKYAKU_INT32, 1, shape, NULL, &shared), 0);
+    if (rank == 1) {
+        EQUAL(hikyaku_write_begin(shared, 0, HIKYAKU_WAIT, &data, NULL), 0);
+        EQUAL(hikyaku_barrier(), 0);
+        MPI_Recv(data, 1, MPI_INT32_T, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        EQUAL(hikyaku_barrier(), 0);
+        pthread_create(&thread, NULL, send_one, NULL);
+        EQUAL(hikyaku_write_begin(shared, 0, HIKYAKU_WAIT, &data, NULL), 0);
+        pthread_join(thread, NULL);
+        EQUAL(*(int32_t *)data, 5);
+    }
+    EQUAL(hikyaku_end(shared, 0), 0);
+    EQUAL(hikyaku_finalize(), 0);
+}
+
 int main(int argc, char **argv) {
     int level, classes[2] = {-1, -1};
     pthread_t threads[2];
@@ -82,6 +113,10 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "fork") == 0) {
         fork_often();
+        return end();
+    }
+    if (strcmp(argv[1], "variable") == 0) {
+        wait_for_a_variable();
         return end();
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &twin);

@@ -61,5 +61,5 @@ pub use share::{MOST_WORDS, heard_own};
 pub use spare::{NotASwitch, ProgressThread, SpareThread};
 pub use tasks::{Task, TaskId, Tasks};
 pub use threads::{Gate, Inside};
-pub use waiting::{MEMORY_SLEEP, PollingRest, end_of_doze};
+pub use waiting::PollingRest;
 pub use window::ByteWindow;

@@ -2,14 +2,24 @@
 //!
 //! Without such operations every call waits in the engine itself, which is the fast path. With
 //! them, each round of a wait polls them all too. All waits for futures are one loop,
-//! [`hikyaku_msg::drive`]. They differ in the end of a round without a result:
+//! [`hikyaku_msg::drive`]. A round without a result ends in [`Engine::pass`], with a [`Pace`]:
 //!
 //! ```text
-//!   messages           Engine::pass(Doorbell)   sleeps until a rank wakes this one
-//!   memory of others   Communicator::rest       sleeps for at most a millisecond
-//!   datagrams          PollingRest::pass        yields for half a millisecond, then sleeps so
-//!   among threads      ThreadWait               leaves the gate, attends or sleeps (`threads.rs`)
+//!   messages               Doorbell   sleeps until a rank wakes this one
+//!   memory of others       MEMORY     sleeps for at most a millisecond, or until the wait's end
+//!   words in virtual time  Doze       sleeps until a rank wakes this one, or until the wait's end
 //! ```
+//!
+//! [`Communicator::rest`] is that function for waits outside the engine: of windows and of shared
+//! variables. Two ends of a round are before it or in its place:
+//!
+//! ```text
+//!   datagrams       PollingRest   yields for half a millisecond, because nothing wakes this rank
+//!   among threads   ThreadWait    leaves the gate, attends or sleeps (`threads.rs`)
+//! ```
+//!
+//! A call that waits for another host within an operation of the port (`far/memory.rs`) has only
+//! the port: above it the engine is borrowed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,7 +28,6 @@ use std::task::Poll;
 
 use hikyaku_coll::CollError;
 use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
-pub use hikyaku_msg::{MEMORY_SLEEP, end_of_doze};
 use hikyaku_nic::fabric::{Activity, CopyPort, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 
@@ -142,23 +151,29 @@ impl Communicator {
             if std::mem::take(&mut is_first) {
                 self.engine().borrow_mut().port_mut().begin_wait();
             }
-            self.rest(blocked);
+            self.rest(blocked, Pace::MEMORY);
         })
     }
 
-    /// One round of a wait for memory: polls the operations in flight, makes progress on messages,
-    /// and sleeps a little if there was none.
-    pub fn rest(&self, blocked: &mut Blocked) {
+    /// Ends a round of a wait whose event has not occurred: polls the operations in flight, makes
+    /// progress on messages, and sleeps a little if there was none.
+    pub fn rest(&self, blocked: &mut Blocked, pace: Pace) {
         self.attend();
-        if let Some(gate) = self.rank.threads.gate() {
+        if self.is_shared() {
             // Another thread may end the wait.
-            let mut engine = self.engine().borrow_mut();
-            engine.progress();
-            engine.go_on(blocked);
-            drop(engine);
-            return self.rank.let_others_in(gate);
+            self.engine().borrow_mut().progress();
+            return self.give_way(blocked);
         }
-        self.engine().borrow_mut().pass(blocked, Pace::Memory);
+        self.engine().borrow_mut().pass(blocked, pace);
+    }
+
+    /// Ends such a round by yielding, for a wait that sleeps later or elsewhere.
+    pub fn give_way(&self, blocked: &mut Blocked) {
+        self.engine().borrow_mut().go_on(blocked);
+        match self.rank.threads.gate() {
+            Some(gate) => self.rank.let_others_in(gate),
+            None => std::thread::yield_now(),
+        }
     }
 
     /// Checks that a rank of the job has neither left nor died. Its memory may still exist
@@ -355,7 +370,8 @@ pub struct PollingRest {
 }
 
 impl PollingRest {
-    /// Whether it is time to sleep. `any`: there was progress.
+    /// Whether the wait has been so long without progress that it is time to sleep. `any`: there
+    /// was progress.
     pub fn is_long(&mut self, now: Time, any: bool) -> bool {
         if any {
             self.since = None;
@@ -374,12 +390,11 @@ impl PollingRest {
         let mut held = engine.borrow_mut();
         let now = held.port().now();
         if self.is_long(now, any) {
-            held.rest_for_memory(blocked);
-        } else {
-            held.go_on(blocked);
-            drop(held);
-            std::thread::yield_now();
+            return held.pass(blocked, Pace::MEMORY);
         }
+        held.go_on(blocked);
+        drop(held);
+        std::thread::yield_now();
     }
 }
 

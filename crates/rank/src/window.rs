@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 
-use hikyaku_msg::{Blocked, MsgError};
+use hikyaku_msg::{Blocked, MsgError, Pace};
 use hikyaku_nic::fabric::{
     Activity, Advance, Atomic, AtomicOp, Command, ContextError, ContextId, Fault, Integer, Key,
     Member, MemoryPort, Name, Notification, Port, PostError, REGISTERS, Rank, RegisterValue,
@@ -406,7 +406,7 @@ impl ByteWindow {
                 ended(&blocked);
                 return Err(gone.into());
             }
-            self.communicator.rest(&mut blocked);
+            self.communicator.rest(&mut blocked, Pace::MEMORY);
         }
     }
 
@@ -476,7 +476,7 @@ impl ByteWindow {
                 Err(PostError::Full { .. }) => {
                     let peer = self.communicator.in_job(rank)?;
                     let blocked = blocked.get_or_insert_with(|| blocked_in(name, Some(peer)));
-                    self.communicator.rest(blocked);
+                    self.communicator.rest(blocked, Pace::MEMORY);
                 }
                 answer => {
                     if let Some(blocked) = blocked {
@@ -515,7 +515,7 @@ impl ByteWindow {
             match answer {
                 Err(ContextError::Busy { .. }) if look < looks => {
                     drop(engine);
-                    self.communicator.rest(&mut blocked);
+                    self.communicator.rest(&mut blocked, Pace::MEMORY);
                 }
                 Ok(()) => {
                     engine.awake(&blocked);

@@ -42,6 +42,20 @@ fn a_child_that_is_forked_while_threads_are_in_mpi_gets_an_error() {
     assert!(is_well && out.is_empty() && err.is_empty(), "{out}{err}");
 }
 
+#[test]
+fn other_threads_go_on_while_one_waits_for_a_shared_variable() {
+    for protocol in ["direct", "fagus", "udp"] {
+        let folder = scratch(protocol);
+        let program = compile(&root().join("tests/mpi/threads.c"), &folder);
+        let mut job = Command::new(HIKYAKU);
+        job.args(["run", "-n", "2", "--timeout", "60", "--shared", protocol, "--"]);
+        let output = job.arg(program).arg("variable").output().unwrap();
+        let said = stdout(&output) + &stderr(&output);
+        assert!(output.status.success() && said.is_empty(), "{protocol}: {said}");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
 /// OpenMP programs do this, whatever level of thread support they have asked for.
 #[test]
 fn threads_may_ask_for_the_time_while_another_one_is_in_mpi() {

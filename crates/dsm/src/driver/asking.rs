@@ -9,11 +9,7 @@ use hikyaku_nic::time::Time;
 
 use super::direct::CallOutcome;
 use super::error::{Error, SharedError};
-use super::variable::{LOOKS, Variable};
-
-/// The number of rests between two announcements of a wait. The wait is announced again because the
-/// holder may have changed. Announcing the first rests would cost as much as a short wait.
-const ANNOUNCE: u32 = 64;
+use super::variable::{LOOKS, LongWait, Variable};
 
 impl Variable {
     /// Acquires a part that [`Variable::enter_free`] did not acquire. Waits for its turn.
@@ -93,8 +89,8 @@ pub struct Asking<'v> {
     turn: u32,
     stands_back: bool,
     since: Option<Time>,
-    /// The time of the first announcement of this wait.
-    announced: Option<Time>,
+    /// The wait, once it has polled memory in vain.
+    wait: Option<Box<LongWait>>,
 }
 
 impl<'v> Asking<'v> {
@@ -112,8 +108,8 @@ impl<'v> Asking<'v> {
         variable.engine().borrow().check_process()?;
         variable.request(part, kind, patience)?;
         let (over, stands_back) = (false, false);
-        let (since, announced) = (None, None);
-        Ok(Asking { variable, part, kind, over, turn: 0, stands_back, since, announced })
+        let (since, wait) = (None, None);
+        Ok(Asking { variable, part, kind, over, turn: 0, stands_back, since, wait })
     }
 
     /// Whether the request has an outcome.
@@ -161,15 +157,15 @@ impl<'v> Asking<'v> {
     /// Waits briefly.
     #[inline]
     fn rest(&mut self, until: Option<Time>) {
-        self.turn = self.turn.wrapping_add(1);
-        self.announce_if_long();
+        let (asked, turn) = ((self.part, self.kind), self.turn);
+        self.turn = turn.wrapping_add(1);
         if !self.stands_back {
-            return self.variable.rest((self.part, self.kind), self.turn.wrapping_sub(1), until);
+            return self.variable.rest(asked, turn, until, &mut self.wait);
         }
         if !self.turn.is_multiple_of(LOOKS) && !self.variable.is_virtual() {
             return std::hint::spin_loop();
         }
-        self.variable.stand_back(self.part, &mut self.since, until);
+        self.variable.stand_back(asked, &mut self.since, until, &mut self.wait);
     }
 
     /// The part of a rest that never sleeps. `false`: the request is over, or no word can be
@@ -187,14 +183,6 @@ impl<'v> Asking<'v> {
         self.rest(None);
     }
 
-    /// Announces the wait every [`ANNOUNCE`] rests. In virtual time the wait itself does so.
-    #[inline]
-    fn announce_if_long(&mut self) {
-        if self.turn.is_multiple_of(ANNOUNCE) && !self.variable.is_virtual() {
-            self.variable.announce((self.part, self.kind), &mut self.announced);
-        }
-    }
-
     /// [`Asking::poll`] within a future. The executor polls it when another rank wakes this one. No
     /// wake ends standing back, so this function waits for that in place.
     fn poll_standing(&mut self) -> Result<Option<Option<EntryResult>>, Error> {
@@ -202,8 +190,7 @@ impl<'v> Asking<'v> {
             let answer = self.poll()?;
             if !self.stands_back {
                 if answer.is_none() {
-                    self.turn = self.turn.wrapping_add(1);
-                    self.announce_if_long();
+                    self.variable.report((self.part, self.kind));
                 }
                 return Ok(answer);
             }
@@ -215,8 +202,8 @@ impl<'v> Asking<'v> {
 impl Drop for Asking<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.announced.is_some() {
-            self.variable.announce_end();
+        if let Some(wait) = &self.wait {
+            self.variable.awake(wait);
         }
         if !self.over {
             self.variable.give(self.part, false);

@@ -668,7 +668,7 @@ fn carry_out<R>(
         let wait = || Wait::new(Activity::Shared).named(*name).with(Some(to), None);
         let blocked = blocked.get_or_insert_with(|| Blocked::new(wait()));
         // Make progress: rank `to` may wait for room in this rank's memory.
-        engine.pass(blocked, Pace::Memory);
+        engine.pass(blocked, Pace::MEMORY);
     }
 }
 
@@ -772,7 +772,7 @@ mod tests {
         let mut turns = 0;
         let mut rest = || {
             let mut engine = engine.borrow_mut();
-            engine.rest_for_memory(&mut blocked);
+            engine.pass(&mut blocked, Pace::MEMORY);
             engine.port().inner().host().registry().wait(0).map(|wait| wait.activity)
         };
         while rest() != Some(Activity::Receive) {

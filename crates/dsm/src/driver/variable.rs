@@ -1,12 +1,12 @@
 //! A shared variable at one rank, over any protocol.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::{AccessKind, CopyState, Division, EntryResult, Patience, Style};
-use hikyaku_nic::fabric::{Activity, Name, Port, Wait};
+use hikyaku_msg::{Blocked, MEMORY_SLEEP, Pace, end_of_doze};
+use hikyaku_nic::fabric::{Activity, Name, Wait, Wake};
 use hikyaku_nic::time::Time;
-use hikyaku_rank::{Communicator, MEMORY_SLEEP, PollingRest, end_of_doze};
+use hikyaku_rank::{Communicator, PollingRest};
 
 use super::contents::CopyContents;
 use super::create::Variables;
@@ -39,10 +39,15 @@ pub struct Variable {
     division: Division,
     options: SharedOptions,
     driver: Driver,
-    rest: RefCell<PollingRest>,
-    /// Whether the job runs in virtual time, and the time since which this rank waits there.
+    /// Whether the job runs in virtual time.
     is_virtual: bool,
-    since: Cell<Time>,
+}
+
+/// The state of a wait for a part that has polled memory in vain.
+#[derive(Debug)]
+pub(super) struct LongWait {
+    blocked: Blocked,
+    polling: PollingRest,
 }
 
 /// The protocol that brings a variable to this rank.
@@ -65,20 +70,8 @@ impl Variable {
         driver: Driver,
     ) -> Variable {
         let (variables, rank) = (Rc::clone(variables), variables.rank().clone());
-        let (rest, since, name) = (RefCell::default(), Cell::default(), name.to_owned());
-        let is_virtual = driver.memory().is_virtual();
-        Variable {
-            variables,
-            rank,
-            name,
-            element,
-            division,
-            options,
-            driver,
-            rest,
-            is_virtual,
-            since,
-        }
+        let (name, is_virtual) = (name.to_owned(), driver.memory().is_virtual());
+        Variable { variables, rank, name, element, division, options, driver, is_virtual }
     }
 
     /// The variable's name.
@@ -279,41 +272,74 @@ impl Variable {
 
     /// Waits briefly for a part. `turn` counts the waits of one request.
     #[inline]
-    pub(super) fn rest(&self, (part, kind): (u64, AccessKind), turn: u32, until: Option<Time>) {
-        if self.is_virtual {
-            return self.rest_in_virtual_time((part, kind), turn, until);
+    pub(super) fn rest(
+        &self,
+        asked: (u64, AccessKind),
+        turn: u32,
+        until: Option<Time>,
+        wait: &mut Option<Box<LongWait>>,
+    ) {
+        if turn % LOOKS != LOOKS - 1 && !self.is_virtual && !self.is_by_datagrams() {
+            return self.watch(asked.0);
         }
-        if turn == 0 {
-            self.rest.take();
-        }
-        if let Driver::Mailbox(side) = &self.driver
-            && side.style == Style::Datagrams
-        {
-            return self.rest_for_datagrams(until);
-        }
-        if turn % LOOKS != LOOKS - 1 {
-            return self.watch(part);
-        }
-        self.rank.attend();
-        let mut engine = self.engine().borrow_mut();
-        if turn == LOOKS - 1 {
-            engine.port_mut().begin_wait();
-        }
-        if !engine.progress() {
-            engine.doze(MEMORY_SLEEP, until);
-        }
+        self.rest_long(asked, until, wait);
     }
 
-    /// Waits briefly for datagrams, which wake no rank.
-    fn rest_for_datagrams(&self, until: Option<Time>) {
+    /// Ends a round of a wait that has polled memory in vain.
+    #[inline(never)]
+    fn rest_long(
+        &self,
+        asked: (u64, AccessKind),
+        until: Option<Time>,
+        wait: &mut Option<Box<LongWait>>,
+    ) {
+        let LongWait { blocked, polling } = self.begun(asked, wait);
+        self.report(asked);
+        if self.is_virtual {
+            // A rank that changes what this one waits for wakes it.
+            return self.rank.rest(blocked, Pace::Doze { most: None, until });
+        }
+        if !self.is_by_datagrams() || self.rank.is_shared() {
+            return self.rank.rest(blocked, Pace::memory(until));
+        }
         self.rank.attend();
         let any = self.engine().borrow_mut().progress();
         let now = self.now();
-        if self.rest.borrow_mut().is_long(now, any) {
-            self.variables.service().sleep(end_of_doze(now, MEMORY_SLEEP, until) - now);
-        } else {
-            std::thread::yield_now();
+        if !polling.is_long(now, any) {
+            return self.rank.give_way(blocked);
         }
+        self.engine().borrow_mut().begin_rest(blocked);
+        let end = end_of_doze(|| now, (Some(MEMORY_SLEEP), until));
+        // Datagrams ring no doorbell: this sleep ends when one arrives.
+        self.variables.service().sleep(end.map_or(MEMORY_SLEEP, |end| end - now));
+        self.engine().borrow_mut().end_rest(blocked, Wake::Slept);
+    }
+
+    /// Begins to account for a wait, unless it has begun.
+    fn begun<'w>(
+        &self,
+        asked: (u64, AccessKind),
+        wait: &'w mut Option<Box<LongWait>>,
+    ) -> &'w mut LongWait {
+        wait.get_or_insert_with(|| {
+            if !self.is_virtual {
+                self.engine().borrow_mut().port_mut().begin_wait();
+            }
+            let (blocked, polling) = (Blocked::new(self.wait_for(asked)), PollingRest::default());
+            Box::new(LongWait { blocked, polling })
+        })
+    }
+
+    /// Reports that the current call waits for a part, if a report is being made.
+    pub(super) fn report(&self, asked: (u64, AccessKind)) {
+        let mut engine = self.engine().borrow_mut();
+        if engine.reported_waits().is_some() {
+            engine.report_wait(self.wait_for(asked));
+        }
+    }
+
+    fn is_by_datagrams(&self) -> bool {
+        matches!(&self.driver, Driver::Mailbox(side) if side.style == Style::Datagrams)
     }
 
     /// Polls briefly the word that a request watches.
@@ -343,24 +369,8 @@ impl Variable {
         if is_watched { turn.max(LOOKS - 1) } else { turn }
     }
 
-    #[inline(never)]
-    fn rest_in_virtual_time(&self, asked: (u64, AccessKind), turn: u32, until: Option<Time>) {
-        self.rank.attend();
-        let mut engine = self.engine().borrow_mut();
-        if turn == 0 {
-            self.since.set(engine.port().now());
-        }
-        if engine.progress() {
-            return;
-        }
-        let port = engine.port_mut();
-        port.announce_wait(Some(self.wait_for(asked, self.since.get())));
-        port.park(until);
-        port.announce_wait(None);
-    }
-
     /// The announcement of a wait for a part. It names the holder, to this rank's knowledge.
-    fn wait_for(&self, (part, kind): (u64, AccessKind), since: Time) -> Wait {
+    fn wait_for(&self, (part, kind): (u64, AccessKind)) -> Wait {
         let activity = match kind {
             AccessKind::Write => Activity::AcquireToWrite,
             AccessKind::Read => Activity::AcquireToRead,
@@ -369,48 +379,44 @@ impl Variable {
             Driver::Direct(direct) => direct.holder(part),
             Driver::Mailbox(side) => side.holder(part),
         };
-        let wait = Wait { since, ..Wait::new(activity) };
-        wait.named(Name::new(&self.name)).with(holder, None)
+        Wait::new(activity).named(Name::new(&self.name)).with(holder, None)
     }
 
-    /// Announces that this rank has waited long for a part. `since`: the first announcement.
-    #[cold]
+    /// Ends a wait.
     #[inline(never)]
-    pub(super) fn announce(&self, asked: (u64, AccessKind), since: &mut Option<Time>) {
-        let engine = self.engine().borrow();
-        let port = engine.port();
-        let since = *since.get_or_insert_with(|| port.now());
-        port.announce_wait(Some(self.wait_for(asked, since)));
-    }
-
-    /// Withdraws the announcement at the end of a wait.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn announce_end(&self) {
+    pub(super) fn awake(&self, wait: &LongWait) {
         // A rank that panics in a call has borrowed the engine, and no longer waits.
-        if let Ok(engine) = self.engine().try_borrow() {
-            engine.port().announce_wait(None);
+        if let Ok(mut engine) = self.engine().try_borrow_mut() {
+            engine.awake(&wait.blocked);
         }
     }
 
     /// Lets others ask first, for a moment. `since`: the begin of standing back.
     #[inline(never)]
-    pub(super) fn stand_back(&self, part: u64, since: &mut Option<Time>, until: Option<Time>) {
-        self.rank.attend();
-        let mut engine = self.engine().borrow_mut();
-        engine.progress();
-        let now = engine.port().now();
+    pub(super) fn stand_back(
+        &self,
+        asked: (u64, AccessKind),
+        since: &mut Option<Time>,
+        until: Option<Time>,
+        wait: &mut Option<Box<LongWait>>,
+    ) {
+        let LongWait { blocked, .. } = self.begun(asked, wait);
+        self.report(asked);
+        let now = self.now();
         let stood = now.nanoseconds() - since.get_or_insert(now).nanoseconds();
         if stood >= STAND_BACK {
             *since = None;
             if let Driver::Direct(direct) = &self.driver {
-                direct.insist(part);
+                direct.insist(asked.0);
             }
         } else if self.is_virtual {
-            engine.doze(Time::from_nanoseconds(stood.max(SOON)), until);
-        } else {
-            drop(engine);
-            std::thread::yield_now();
+            let most = Some(Time::from_nanoseconds(stood.max(SOON)));
+            return self.rank.rest(blocked, Pace::Doze { most, until });
+        }
+        self.rank.attend();
+        self.engine().borrow_mut().progress();
+        if since.is_some() {
+            self.rank.give_way(blocked);
         }
     }
 }
@@ -501,7 +507,7 @@ mod tests {
             };
             let mut asking = Asking::new(&shared, 0, AccessKind::Write, Patience::Wait).unwrap();
             let outcome = asking.poll().unwrap();
-            (0..64).for_each(|_| asking.rest_after_glances());
+            (0..40 * LOOKS).for_each(|_| asking.rest_after_glances());
             let meanwhile = announced();
             drop(asking);
             together.wait();

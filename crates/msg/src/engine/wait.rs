@@ -19,6 +19,9 @@ use crate::unexpected::UnexpectedEntry;
 /// Idle rounds of a blocking call after which it accounts for its waiting.
 const ANNOUNCE_ROUNDS: u32 = 32;
 
+/// Idle rounds between two announcements of one wait: the peer that it waits for may have changed.
+const RENEW_ROUNDS: u32 = 64;
+
 /// Rounds of a blocking call, idle or not, after which it is announced even if every round had
 /// events: they need not be the events that the call waits for, and may never end.
 const LONG_ROUNDS: u32 = 1 << 12;
@@ -41,8 +44,24 @@ pub const MEMORY_SLEEP: Time = Time::from_nanoseconds(1_000_000);
 pub enum Pace {
     /// Until a wake-up: the rank that completes the wait sends one.
     Doorbell,
-    /// For [`MEMORY_SLEEP`] at most: other ranks change memory, and may not wake this rank.
-    Memory,
+    /// For `most` at most, if given, and not beyond `until`: other ranks change memory, and may not
+    /// wake this rank.
+    Doze {
+        /// The longest sleep.
+        most: Option<Time>,
+        /// The end of the wait.
+        until: Option<Time>,
+    },
+}
+
+impl Pace {
+    /// Sleeps of [`MEMORY_SLEEP`].
+    pub const MEMORY: Pace = Pace::memory(None);
+
+    /// Sleeps of [`MEMORY_SLEEP`], and not beyond `until`.
+    pub const fn memory(until: Option<Time>) -> Pace {
+        Pace::Doze { most: Some(MEMORY_SLEEP), until }
+    }
 }
 
 /// A blocking call in progress.
@@ -297,7 +316,9 @@ impl<P: CopyPort> Engine<P> {
     /// polls are reported from here on.
     #[inline]
     pub(super) fn begin_round(&mut self, blocked: &Blocked) {
-        if blocked.rounds == ANNOUNCE_ROUNDS - 1 {
+        // One comparison for a short wait.
+        if blocked.rounds >= ANNOUNCE_ROUNDS - 1 && is_announced_in(blocked.rounds.wrapping_add(1))
+        {
             self.reports = Reports { are_taken: true, ..Reports::default() };
         }
     }
@@ -346,13 +367,14 @@ impl<P: CopyPort> Engine<P> {
 
     /// Ends a round of a blocking call whose event has not occurred: makes progress, or waits a
     /// little if there is none to make.
-    #[inline]
+    // Inlined, so that a wait for messages does not look at the pace.
+    #[inline(always)]
     pub fn pass(&mut self, blocked: &mut Blocked, pace: Pace) {
         let any = self.progress() || pace == Pace::Doorbell && self.attend(None);
         match pace {
             _ if any => self.go_on(blocked),
             Pace::Doorbell => self.rest(blocked),
-            Pace::Memory => self.rest_for_memory(blocked),
+            Pace::Doze { most, until } => self.rest_for_memory(blocked, (most, until)),
         }
     }
 
@@ -368,17 +390,13 @@ impl<P: CopyPort> Engine<P> {
         self.begin_round(blocked);
     }
 
-    /// [`Engine::rest`] for a wait that may end without a wake-up.
-    pub fn rest_for_memory(&mut self, blocked: &mut Blocked) {
+    /// [`Engine::rest`] for a wait that may end without a wake-up: at most as long as
+    /// [`Pace::Doze`] says.
+    fn rest_for_memory(&mut self, blocked: &mut Blocked, limits: (Option<Time>, Option<Time>)) {
         self.account(blocked);
-        self.doze(MEMORY_SLEEP, None);
-        self.begin_round(blocked);
-    }
-
-    /// Lets time pass when no rank may wake this one: `most`, and not beyond `until`.
-    pub fn doze(&mut self, most: Time, until: Option<Time>) {
         self.read_early();
-        self.port.park(Some(end_of_doze(self.port.now(), most, until)));
+        self.port.park(end_of_doze(|| self.port.now(), limits));
+        self.begin_round(blocked);
     }
 
     /// Accounts for a round of a blocking call that does not rest.
@@ -391,6 +409,7 @@ impl<P: CopyPort> Engine<P> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn account(&mut self, blocked: &mut Blocked) {
         self.go_on(blocked);
         if blocked.turns != self.turns && blocked.rounds >= ANNOUNCE_ROUNDS - 1 {
@@ -401,9 +420,16 @@ impl<P: CopyPort> Engine<P> {
         }
         blocked.turns = self.turns;
         blocked.rounds = blocked.rounds.saturating_add(1);
+        if blocked.rounds >= ANNOUNCE_ROUNDS {
+            self.announce_if_due(blocked);
+        }
+    }
+
+    #[cold]
+    fn announce_if_due(&mut self, blocked: &mut Blocked) {
         let said = blocked.announced.and_then(|wait| wait.unmatched);
         let is_news = blocked.rounds > ANNOUNCE_ROUNDS && said != self.at_limit;
-        if blocked.rounds == ANNOUNCE_ROUNDS || is_news {
+        if is_announced_in(blocked.rounds) || is_news {
             self.announce(blocked);
         }
     }
@@ -518,9 +544,19 @@ impl<P: CopyPort> Engine<P> {
     }
 }
 
-/// The end of a wait that no rank may end: `most` after `now`, and not beyond `until`.
-pub fn end_of_doze(now: Time, most: Time, until: Option<Time>) -> Time {
-    until.map_or(now + most, |until| until.min(now + most))
+/// Whether a wait is announced at the end of its idle round of this number.
+const fn is_announced_in(round: u32) -> bool {
+    round % RENEW_ROUNDS == ANNOUNCE_ROUNDS
+}
+
+/// The end of a sleep of `most` from `now` on, and not beyond `until`; `None`: it has no end.
+pub fn end_of_doze(
+    now: impl FnOnce() -> Time,
+    (most, until): (Option<Time>, Option<Time>),
+) -> Option<Time> {
+    let Some(most) = most else { return until };
+    let end = now() + most;
+    Some(until.map_or(end, |until| until.min(end)))
 }
 
 /// The wait of an operation, given the wait of its part.

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use hikyaku_msg::{Blocked, Envelope, NOTE_MOST};
+use hikyaku_msg::{Blocked, Envelope, NOTE_MOST, Pace};
 use hikyaku_nic::fabric::{Activity, Name, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
 use hikyaku_rank::{PollingRest, TaskId};
@@ -641,7 +641,7 @@ impl Service {
             if held.port().capabilities().virtual_time {
                 // In virtual time a rank that parts wakes the others.
                 let until = asked + Time::from_nanoseconds(SILENCE + 1);
-                held.port_mut().park(alone.then_some(until));
+                held.pass(&mut blocked, Pace::Doze { most: None, until: alone.then_some(until) });
                 continue;
             }
             drop(held);
