@@ -94,7 +94,7 @@ impl VariableSizes {
     }
 
     fn node_bytes(&self) -> u64 {
-        self.copy_at() + self.bytes
+        self.copy_at().saturating_add(self.bytes)
     }
 }
 

@@ -248,6 +248,9 @@ fn fg_05_there_are_as_many_variables_as_the_control_region_holds() {
     let error = world.shared::<u8>("none", &[0]).unwrap_err();
     assert!(matches!(error, Error::Shared(SharedError::Parts { .. })), "{error}");
     assert!(world.shared::<u64>("huge", &[1 << 60]).is_err());
+    for beyond in [0, 4095, 4096] {
+        assert!(world.shared::<u8>("huge", &[u64::MAX - beyond]).is_err());
+    }
 }
 
 #[test]
