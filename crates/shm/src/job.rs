@@ -358,8 +358,8 @@ impl fmt::Display for Doing<'_> {
             Activity::Future => ("a future of the program's own".into(), "with"),
             Activity::Collective if operation.is_empty() => ("collective operation".into(), "with"),
             Activity::Collective => (operation.to_owned(), "with"),
-            Activity::AcquireToWrite => (acquisition(name, "write"), "held by"),
-            Activity::AcquireToRead => (acquisition(name, "read"), "held by"),
+            Activity::AcquireToWrite => (acquisition((name, tag), "write"), "held by"),
+            Activity::AcquireToRead => (acquisition((name, tag), "read"), "held by"),
             Activity::Shared => (format!("access to shared variable '{name}'"), "at"),
             Activity::Window => (format!("window {name}"), "at"),
             Activity::Leave if name == Name::NONE => {
@@ -377,6 +377,7 @@ impl fmt::Display for Doing<'_> {
             None => {}
         }
         match tag {
+            Some(_) if preposition == "held by" => {}
             Some(tag) => write!(f, ", tag {tag}")?,
             None if names_any => f.write_str(", any tag")?,
             None => {}
@@ -393,11 +394,12 @@ impl fmt::Display for Doing<'_> {
     }
 }
 
-/// The acquisition of a shared variable, in words.
-fn acquisition(name: Name, to: &str) -> String {
+/// The acquisition of a shared variable, or of a part of one, in words.
+fn acquisition((name, part): (Name, Option<i32>), to: &str) -> String {
+    let part = part.map_or_else(String::new, |part| format!("part {part} of "));
     match name {
-        Name::NONE => format!("acquisition of a shared variable to {to}"),
-        name => format!("acquisition of shared variable '{name}' to {to}"),
+        Name::NONE => format!("acquisition of {part}a shared variable to {to}"),
+        name => format!("acquisition of {part}shared variable '{name}' to {to}"),
     }
 }
 
@@ -736,6 +738,10 @@ mod tests {
                 "acquisition of shared variable 'field' to write, held by rank 3",
             ),
             (read, "acquisition of shared variable 'field' to read"),
+            (
+                read.with(Some(0), Some(7)),
+                "acquisition of part 7 of shared variable 'field' to read, held by rank 0",
+            ),
             (window.named(Name::new("get")), "window get at rank 1"),
             (
                 Wait::new(Activity::Shared).named(Name::new("field")).with(Some(2), None),

@@ -379,7 +379,8 @@ impl Variable {
             Driver::Direct(direct) => direct.holder(part),
             Driver::Mailbox(side) => side.holder(part),
         };
-        Wait::new(activity).named(Name::new(&self.name)).with(holder, None)
+        let part = i32::try_from(part).ok().filter(|_| self.division.count() > 1);
+        Wait::new(activity).named(Name::new(&self.name)).with(holder, part)
     }
 
     /// Ends a wait.

@@ -86,7 +86,7 @@ pub struct Wait {
     pub name: Name,
     /// The rank it waits for; `None` for any.
     pub peer: Option<Rank>,
-    /// The message tag; `None` for any.
+    /// The message tag; `None` for any. Of a shared variable that has several parts, the part.
     pub tag: Option<i32>,
     /// The context of its messages, which identifies the communicator within a rank. Not announced.
     pub context: Option<u32>,
