@@ -155,7 +155,9 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<c_int, CallFailure>) -> c_int
 
 #[cold]
 fn keep(CallFailure { code, text }: CallFailure) -> c_int {
-    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    // The name of a variable may have lines of its own.
+    let text = text.replace('\0', "\\0").replace('\n', "\\n");
+    let text = CString::new(text).unwrap_or_default();
     // A thread that is ending has no thread-local left for it.
     let _ = LAST.try_with(|last| last.replace(text));
     code as c_int
@@ -190,10 +192,10 @@ mod tests {
 
     #[test]
     fn the_line_stays_until_the_next_failure_of_the_thread() {
-        let failed = answer(|| Err(CallFailure::argument("a zero \0 within")));
-        assert_eq!((failed, last_line().as_str()), (-1, "a zero \\0 within"));
+        let failed = answer(|| Err(CallFailure::argument("a zero \0 and\na line within")));
+        assert_eq!((failed, last_line().as_str()), (-1, "a zero \\0 and\\na line within"));
         assert_eq!(answer(|| Ok(OK)), OK);
-        assert_eq!(last_line(), "a zero \\0 within");
+        assert_eq!(last_line(), "a zero \\0 and\\na line within");
         let other = std::thread::spawn(last_line).join();
         assert!(other.is_ok_and(|line| line.is_empty()));
     }
