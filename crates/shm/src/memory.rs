@@ -189,16 +189,35 @@ fn anonymous_file(name: &str) -> Result<OwnedFd, Errno> {
 
 /// Commits a range of the file: from then on an access to it cannot fail.
 pub(crate) fn commit(memory: impl AsFd, offset: u64, length: u64) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::fallocate(&memory, FallocateFlags::empty(), offset, length) {
-            Err(Errno::INTR) => {}
-            done => return done,
+    let allocate = |at, length| rustix::fs::fallocate(&memory, FallocateFlags::empty(), at, length);
+    commit_by(allocate, offset, length)
+}
+
+/// Commits a range by calls that a signal may interrupt. Some kernels undo an interrupted call: one
+/// that takes longer than the period of a profiler's signals would be repeated for ever. So the
+/// calls after a signal are shorter.
+fn commit_by(
+    allocate: impl Fn(u64, u64) -> Result<(), Errno>,
+    offset: u64,
+    length: u64,
+) -> Result<(), Errno> {
+    const PAGE: u64 = 4096;
+    let (mut at, mut left, mut most) = (offset, length, length);
+    while left > 0 {
+        let piece = most.min(left);
+        match allocate(at, piece) {
+            Ok(()) => (at, left) = (at + piece, left - piece),
+            Err(Errno::INTR) => most = (piece / 2).next_multiple_of(PAGE).max(PAGE),
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
     #[test]
@@ -266,5 +285,26 @@ mod tests {
         assert!(committed + areas + (1 << 18) > before_regions, "{committed} of {before_regions}");
         assert_eq!(rustix::fs::ftruncate(&memory, 0), Err(Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&memory, 1 << 31), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn signals_do_not_keep_memory_from_being_committed() {
+        let (calls, committed) = (Cell::new(0), RefCell::new(Vec::new()));
+        let allocate = |at: u64, length: u64| {
+            calls.set(calls.get() + 1);
+            assert!(calls.get() < 100, "it is repeated for ever");
+            if length > 64 << 10 {
+                return Err(Errno::INTR);
+            }
+            committed.borrow_mut().push((at, length));
+            Ok(())
+        };
+        assert_eq!(commit_by(allocate, 4096, 1_000_000), Ok(()));
+        let end = committed.take().into_iter().fold(4096, |end, (at, length)| {
+            assert_eq!(at, end);
+            end + length
+        });
+        assert_eq!(end, 1_004_096);
+        assert_eq!(commit_by(|_, _| Err(Errno::NOSPC), 0, 4096), Err(Errno::NOSPC));
     }
 }
