@@ -35,6 +35,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use hikyaku_nic::region::RegionBuffer;
 
 use crate::fork::at_forks;
+use crate::memory::available;
 use crate::region::JobRegion;
 use crate::wait::{sleep_while, wake_one};
 
@@ -47,6 +48,10 @@ const PAGE: usize = 4096;
 /// Limits of kept free buffers: total bytes, and bytes of one buffer.
 const KEPT_MOST: usize = 64 << 20;
 const KEPT_EACH: usize = 32 << 20;
+
+/// The bytes that the heap leaves free in the machine or the control group. The C library makes
+/// further allocations, whose pages take memory when the program touches them.
+const LEFT: u64 = 32 << 20;
 
 /// The bounds of the region: `free` recognizes the heap's buffers by them.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -293,7 +298,7 @@ impl Heap {
                 self.kept_bytes -= kept.len();
                 kept
             }
-            None => self.region.allocate(wanted).ok()?,
+            None => self.region.allocate_beside(LEFT, wanted).ok()?,
         };
         let start = buffer.as_mut_ptr();
         self.taken.insert(start.expose_provenance(), buffer);
@@ -336,9 +341,9 @@ extern "C" fn after_in_parent() {
 /// Copies the program's buffers into memory of this process at the same addresses.
 extern "C" fn after_in_child() {
     let ends = end_of_fork(|heap| {
-        let lost = heap.taken.values().find(|it| heap.region.make_private(it).is_err());
-        if let Some(buffer) = lost {
-            let bytes = buffer.len();
+        let bytes: usize = heap.taken.values().map(|it| it.len()).sum();
+        let is_short = available().is_some_and(|free| free < bytes as u64);
+        if is_short || heap.taken.values().any(|it| heap.region.make_private(it).is_err()) {
             let line = format!(
                 "hikyaku: no memory to copy {bytes} bytes of the shared heap for a forked child\n"
             );

@@ -4,6 +4,7 @@
 //! machine when a large buffer is dropped. Pages of small buffers stay committed for the next ones.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hikyaku_nic::fabric::{GroupError, Rank, RingId};
@@ -18,9 +19,9 @@ use crate::memory;
 /// (about a quarter of a microsecond a page) would cost more than the memory is worth.
 const GIVE_BACK_FROM: u64 = 256 << 10;
 
-/// Buffers of at least this size are checked against the machine's free memory. Below it, reading
-/// that from /proc costs more than the buffer.
-const CHECK_FROM: u64 = 1 << 20;
+/// The free memory is read from /proc once for this many bytes, which it takes less time than to
+/// commit.
+const CHECK_EVERY: u64 = 4 << 20;
 
 /// A job's memory as held by one of its ranks.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct JobRegion {
     memory: OwnedFd,
     inode: u64,
     arena: Mutex<Arena>,
+    /// Bytes committed since the free memory was read.
+    unchecked: AtomicU64,
 }
 
 /// Bytes of a region that its arena has allocated and that have no owner yet.
@@ -54,7 +57,8 @@ impl JobRegion {
     pub(crate) fn new(mapping: Mapping, memory: OwnedFd, inode: u64, rank: Rank) -> JobRegion {
         let page = rustix::param::page_size() as u64;
         let arena = Mutex::new(Arena::new(mapping.plan().region_bytes as u64, page));
-        JobRegion { mapping, rank, process: ForkedProcess::this(), memory, inode, arena }
+        let (process, unchecked) = (ForkedProcess::this(), AtomicU64::new(0));
+        JobRegion { mapping, rank, process, memory, inode, arena, unchecked }
     }
 
     /// A buffer of `length` bytes. Its contents are zeros or those of an earlier buffer.
@@ -62,12 +66,21 @@ impl JobRegion {
         self: &Arc<JobRegion>,
         length: usize,
     ) -> Result<RegionBuffer, RegionError> {
+        self.allocate_beside(0, length)
+    }
+
+    /// The same, if so many bytes remain free in the machine.
+    pub(crate) fn allocate_beside(
+        self: &Arc<JobRegion>,
+        others: u64,
+        length: usize,
+    ) -> Result<RegionBuffer, RegionError> {
         let wanted = length as u64;
         let (offset, rounded) = {
             let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
             (arena.take(wanted)?, arena.rounded(wanted))
         };
-        if let Err(errno) = self.commit(offset, rounded) {
+        if let Err(errno) = self.commit((offset, rounded), others) {
             self.give_back(offset, wanted);
             return Err(RegionError::NoMemory { wanted, code: errno.raw_os_error() });
         }
@@ -115,20 +128,36 @@ impl JobRegion {
         lines.into_iter().all(|(at, length)| self.commit_at(at, length).is_ok())
     }
 
-    fn commit(&self, offset: u64, length: u64) -> Result<(), Errno> {
+    fn commit(&self, (offset, length): (u64, u64), others: u64) -> Result<(), Errno> {
         let start = self.mapping.plan().region_at(self.rank).ok_or(Errno::INVAL)?;
-        self.commit_at(start as u64 + offset, length)
+        self.check_free(length, others)?;
+        self.commit_checked(start as u64 + offset, length)
     }
 
     fn commit_at(&self, at: u64, length: u64) -> Result<(), Errno> {
-        if length >= CHECK_FROM && memory::available().is_some_and(|free| free < length) {
-            return Err(Errno::NOMEM);
-        }
+        self.check_free(length, 0)?;
+        self.commit_checked(at, length)
+    }
+
+    fn commit_checked(&self, at: u64, length: u64) -> Result<(), Errno> {
         // If the program closed all of its descriptors, this number may refer to another file.
         if rustix::fs::fstat(&self.memory)?.st_ino != self.inode {
             return Err(Errno::BADF);
         }
         memory::commit(&self.memory, at, length)
+    }
+
+    /// Checks that there is memory for these bytes, for those that are not checked next, and for
+    /// `others`: a control group without memory kills a process instead of refusing.
+    fn check_free(&self, length: u64, others: u64) -> Result<(), Errno> {
+        let before = self.unchecked.fetch_add(length, Ordering::Relaxed);
+        if before.saturating_add(length) < CHECK_EVERY {
+            return Ok(());
+        }
+        let wanted = length.saturating_add(CHECK_EVERY + others);
+        let is_short = memory::available().is_some_and(|free| free < wanted);
+        self.unchecked.store(if is_short { CHECK_EVERY } else { 0 }, Ordering::Relaxed);
+        if is_short { Err(Errno::NOMEM) } else { Ok(()) }
     }
 }
 

@@ -128,39 +128,73 @@ fn each_way_carries_every_length_and_alignment() {
     }
 }
 
-/// A control group with the time of one processor, below this process's own.
-struct OneProcessor(PathBuf);
+/// A control group with a limit, below this process's own.
+struct ControlGroup(PathBuf);
 
-impl OneProcessor {
-    /// `None`: this process cannot make one.
-    fn new() -> Option<OneProcessor> {
+/// The files of a limit and their contents, in order.
+type Limits = &'static [(&'static str, &'static str)];
+
+/// The time of one processor: the controller, and the files of both versions of control groups.
+const ONE_PROCESSOR: (&str, [Limits; 2]) = (
+    "cpu",
+    [
+        &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "100000")],
+        &[("cpu.max", "100000 100000")],
+    ],
+);
+
+/// 256 MiB of memory, and no swap in place of it.
+const LITTLE_MEMORY: (&str, [Limits; 2]) = (
+    "memory",
+    [
+        &[("memory.limit_in_bytes", "268435456")],
+        &[("memory.max", "268435456"), ("memory.swap.max", "0")],
+    ],
+);
+
+/// Moves itself into a group and becomes the launcher.
+const ENTER: &str = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+
+impl ControlGroup {
+    /// `None`: this process cannot make one; it says so.
+    fn new((controller, [first, second]): (&str, [Limits; 2])) -> Option<ControlGroup> {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let unique = format!("hikyaku-one-processor-{}", std::process::id());
-        groups.lines().find_map(|line| {
+        let unique = format!("hikyaku-{controller}-{}", std::process::id());
+        let made = groups.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
             let (mount, files) = match controllers {
-                "" => ("/sys/fs/cgroup", &[("cpu.max", "100000 100000")][..]),
-                _ if controllers.split(',').any(|it| it == "cpu") => (
-                    "/sys/fs/cgroup/cpu",
-                    &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "100000")][..],
-                ),
+                "" => ("/sys/fs/cgroup".to_owned(), second),
+                _ if controllers.split(',').any(|it| it == controller) => {
+                    (format!("/sys/fs/cgroup/{controller}"), first)
+                }
                 _ => return None,
             };
-            let group = Path::new(mount).join(path.trim_start_matches('/')).join(&unique);
+            let group = Path::new(&mount).join(path.trim_start_matches('/')).join(&unique);
             fs::create_dir(&group).ok()?;
-            let group = OneProcessor(group);
+            let group = ControlGroup(group);
             // If it lacks these files, it is dropped, and so removed.
             let is_limited = |(file, text): &(&str, &str)| {
                 let file = group.0.join(file);
                 file.exists() && fs::write(file, text).is_ok()
             };
             files.iter().all(is_limited).then_some(group)
-        })
+        });
+        if made.is_none() {
+            // Not by a macro, whose output the harness captures.
+            let said =
+                format!("skipped: no control group with a limit of {controller} can be made");
+            let _ = writeln!(std::io::stderr(), "{said} here");
+        }
+        made
+    }
+
+    fn enter(&self) -> [&str; 4] {
+        ["sh", "-c", ENTER, self.0.to_str().unwrap()]
     }
 }
 
-impl Drop for OneProcessor {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
@@ -169,21 +203,28 @@ impl Drop for OneProcessor {
 /// Two ranks have two processors, and the time of one: they behave as on one.
 #[test]
 fn ranks_with_the_time_of_one_processor_are_crowded() {
-    let Some(group) = OneProcessor::new() else {
-        // Not by a macro, whose output the harness captures.
-        let said = "skipped: no control group with a limit of processor time can be made here";
-        let _ = writeln!(std::io::stderr(), "{said}");
-        return;
-    };
-    let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
-    let group = group.0.to_str().unwrap();
+    let Some(group) = ControlGroup::new(ONE_PROCESSOR) else { return };
     // Ranks that share a processor copy 8 KiB in place, others put them into the ring.
     let one = job(2, &["one-from-shared", "8192"]).variable("HIKYAKU_LONG_MESSAGES", "read");
-    assert_eq!(one.clone().within(&["sh", "-c", enter, group]).succeed(), "1\n");
+    assert_eq!(one.clone().within(&group.enter()).succeed(), "1\n");
     if std::thread::available_parallelism().unwrap().get() > 1 {
         assert_eq!(one.succeed(), "0\n");
     }
-    job(3, &["calls", "1", "matching"]).within(&["sh", "-c", enter, group]).succeed();
+    job(3, &["calls", "1", "matching"]).within(&group.enter()).succeed();
+}
+
+/// Allocations that no longer fit are the C library's, and a child that cannot have a copy of the
+/// heap ends with one line.
+#[test]
+fn a_shared_heap_takes_no_more_memory_than_its_control_group_has() {
+    let Some(group) = ControlGroup::new(LITTLE_MEMORY) else { return };
+    let heap = Job::new(env!("CARGO_BIN_EXE_launch"), env!("CARGO_BIN_EXE_heap"), 1, &["limited"]);
+    let end = heap.within(&group.enter()).run();
+    assert_eq!(end.code, Some(0), "{}", end.stderr);
+    assert!(end.stdout.starts_with("signal: 6 "), "{}", end.stdout);
+    let said = end.stderr.trim_end();
+    let is_right = said.starts_with("hikyaku: no memory to copy ") && said.lines().count() == 1;
+    assert!(is_right && said.ends_with(" bytes of the shared heap for a forked child"), "{said}");
 }
 
 #[test]
