@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +66,7 @@ static void allocations(void) {
     small = realloc(small, 100);
     CHECK(!is_shared(small) && all(small, 100, 4));
     free(small);
+    CHECK(realloc(malloc(MIB), 0) == NULL);
     free(zeros);
     volatile size_t half = SIZE_MAX / 2, four = 4;
     CHECK(malloc(half) == NULL && errno == ENOMEM);
@@ -93,6 +95,30 @@ static void allocations(void) {
     CHECK(getline(&line, &room, text) == 2 * MIB && is_shared(line));
     fclose(text);
     free(line);
+}
+
+/* Pages cannot be remapped, and advice on them changes no contents. Other mappings can. */
+static void pages(void) {
+    unsigned char *data = malloc(4 * MIB), *next = malloc(4 * MIB);
+    memset(data, 5, 4 * MIB);
+    memset(next, 6, 4 * MIB);
+    errno = 0;
+    CHECK(mremap(data, 4 * MIB, 8 * MIB, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL);
+    CHECK(mremap(data, 4 * MIB, MIB, 0) == MAP_FAILED);
+    const int advice[] = {MADV_HUGEPAGE, MADV_WILLNEED, MADV_DONTNEED, MADV_NOHUGEPAGE};
+    for (int at = 0; at < 4; at++) {
+        /* A kernel without huge pages refuses advice about them. */
+        CHECK(madvise(data, 4 * MIB, advice[at]) == 0 || errno == EINVAL);
+        CHECK(all(data, 4 * MIB, 5) && all(next, 4 * MIB, 6));
+    }
+    free(data);
+    free(next);
+    unsigned char *own = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    memset(own, 7, MIB);
+    own = mremap(own, MIB, 64 * MIB, MREMAP_MAYMOVE);
+    CHECK(own != MAP_FAILED && all(own, MIB, 7) && own[64 * MIB - 1] == 0);
+    CHECK(munmap(own, 64 * MIB) == 0);
 }
 
 /* A child writes into its own copy, however long the chain, and the parent into its. */
@@ -203,6 +229,7 @@ int main(int argc, char **argv) {
     CHECK(!is_shared(before));
     free(before);
     allocations();
+    pages();
     forks();
     threads();
     messages(rank, size);

@@ -159,6 +159,12 @@ pub unsafe extern "C" fn free(start: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(start: *mut c_void, bytes: usize) -> *mut c_void {
     if is_of_heap(start) {
+        if bytes == 0 {
+            // As the C library does.
+            // SAFETY: the caller's promise.
+            unsafe { free(start) };
+            return ptr::null_mut();
+        }
         let before = length(start);
         if (before / 2..=before).contains(&bytes) {
             return start;
@@ -278,6 +284,28 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
         return ptr::null_mut();
     };
     memalign(PAGE, whole)
+}
+
+/// Linux's remapping of pages. Of memory from `malloc`, which no program may remap, it would move
+/// or unmap pages that later buffers of the heap have.
+///
+/// # Safety
+/// As the system's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    start: *mut c_void,
+    before: usize,
+    bytes: usize,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    if is_of_heap(start) {
+        set_errno(libc::EINVAL);
+        return libc::MAP_FAILED;
+    }
+    // SAFETY: the caller's promise. The call returns an address, or -1.
+    let moved = unsafe { libc::syscall(libc::SYS_mremap, start, before, bytes, flags, to) };
+    ptr::with_exposed_provenance_mut(moved as usize)
 }
 
 /// glibc's extension: the number of usable bytes.
