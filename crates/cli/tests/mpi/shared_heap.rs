@@ -1,9 +1,11 @@
-//! Tests of `hikyaku run --shared-heap` with a C program.
+//! Tests of `hikyaku run --shared-heap` with programs in C and in Fortran.
 
 use std::fs;
 use std::process::Command;
 
-use crate::support::{HIKYAKU, compile, folder, hikyaku, root, scratch, stderr, stdout};
+use crate::support::{
+    HIKYAKU, assert_success, compile, folder, hikyaku, root, say, scratch, stderr, stdout, tool,
+};
 
 #[test]
 fn large_allocations_of_a_program_are_shared() {
@@ -21,6 +23,23 @@ fn large_allocations_of_a_program_are_shared() {
     let output = job.output().unwrap();
     let said = stderr(&output);
     assert!(said.contains("freed twice?") && !output.status.success(), "{said}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn arrays_of_a_fortran_program_are_shared() {
+    if Command::new("gfortran").arg("--version").output().is_err() {
+        return say("skipped: no gfortran");
+    }
+    let folder = scratch("fortran-heap");
+    let program = folder.join("shared_heap");
+    let mut compiler = Command::new(tool("mpicc"));
+    compiler.env("HIKYAKU_CC", "gfortran").args(["-O1", "-Wall", "-Werror", "-o"]).arg(&program);
+    compiler.arg(root().join("tests/mpi/shared_heap.f90"));
+    assert_success(&compiler.output().unwrap(), "gfortran");
+    let output = hikyaku(&["run", "-n", "2", "--timeout", "120", "--shared-heap"], &program);
+    let said = stdout(&output) + &stderr(&output);
+    assert!(output.status.success() && said.is_empty(), "{said}");
     fs::remove_dir_all(folder).unwrap();
 }
 
