@@ -349,7 +349,8 @@ impl Access {
         variable: &VariablePart,
         inside: &GateGuard,
     ) -> PyResult<Guard> {
-        let until = self.timeout.map(|timeout| Instant::now() + timeout);
+        // A time beyond what the clock can count is none.
+        let until = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let world = rank.communicator(0)?;
         let wait = WaitInfo::new(rank, &world, inside);
         let part = variable.part.get(inside);

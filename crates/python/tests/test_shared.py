@@ -255,6 +255,10 @@ def test_a_timeout_must_be_one(world):
     for bad in [-1, float("nan"), 1e300]:
         with pytest.raises(ValueError, match="number of seconds"):
             x.write(timeout=bad)
+    # Its owner, this rank, is asked even if it is unlocked.
+    x = world.shared("long timeout", 1, protocol="fagus")
+    with x.write(timeout=1e19) as a:
+        a[0] = 1
 
 
 def test_arrays_of_any_plain_type(world):
