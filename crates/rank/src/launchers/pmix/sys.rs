@@ -20,9 +20,13 @@ pub(super) const ANY: u32 = u32::MAX - 1;
 /// `PMIX_GLOBAL`: for ranks of this host and of others.
 const GLOBAL: u8 = 3;
 
-/// Kinds of values: `PMIX_STRING`, `PMIX_UINT32`.
+/// Kinds of values: `PMIX_BOOL`, `PMIX_STRING`, `PMIX_UINT32`.
+const BOOL: u16 = 1;
 const STRING: u16 = 3;
 const UINT32: u16 = 14;
+
+/// `PMIX_COLLECT_DATA`: a fence brings the published values of all ranks to each host.
+const COLLECT_DATA: &[u8] = b"pmix.collect";
 
 /// `pmix_proc_t`: a rank of a job.
 #[derive(Debug, Clone, Copy)]
@@ -50,13 +54,23 @@ struct PmixValue {
 #[derive(Clone, Copy)]
 #[repr(C)]
 union PmixData {
+    flag: bool,
     string: *mut c_char,
     number: u32,
     /// As large as the largest kind.
     room: [u64; 2],
 }
 
+/// `pmix_info_t`: an attribute of a call.
+#[repr(C)]
+struct PmixInfo {
+    key: [u8; 512],
+    flags: u32,
+    value: PmixValue,
+}
+
 const _: () = assert!(size_of::<PmixValue>() == 24 && size_of::<Proc>() == 260);
+const _: () = assert!(size_of::<PmixInfo>() == 544);
 
 type Init = unsafe extern "C" fn(*mut Proc, *const c_void, usize) -> c_int;
 type Get = unsafe extern "C" fn(
@@ -68,7 +82,7 @@ type Get = unsafe extern "C" fn(
 ) -> c_int;
 type Put = unsafe extern "C" fn(u8, *const c_char, *mut PmixValue) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
-type Fence = unsafe extern "C" fn(*const Proc, usize, *const c_void, usize) -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const PmixInfo, usize) -> c_int;
 type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
@@ -172,12 +186,18 @@ impl PmixLibrary {
     }
 
     /// Waits for all ranks; afterwards their published values can be read.
+    ///
+    /// The values are collected: otherwise each read of another host's value is a request to that
+    /// host, which Slurm's server sometimes answers by "not found".
     pub(super) fn fence(&self) -> Result<(), LauncherError> {
         // SAFETY: the function takes nothing.
         let code = unsafe { (self.commit)() };
         self.check("PMIx_Commit", code)?;
-        // SAFETY: no list of ranks means all of the job; no attributes are given.
-        let code = unsafe { (self.fence)(ptr::null(), 0, ptr::null(), 0) };
+        let value = PmixValue { kind: BOOL, data: PmixData { flag: true } };
+        let mut collect = PmixInfo { key: [0; 512], flags: 0, value };
+        collect.key[..COLLECT_DATA.len()].copy_from_slice(COLLECT_DATA);
+        // SAFETY: no list of ranks means all of the job; the attribute is read during the call.
+        let code = unsafe { (self.fence)(ptr::null(), 0, &raw const collect, 1) };
         self.check("PMIx_Fence", code)
     }
 
