@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::communicator::{Communicator, Unheld};
 use crate::copies;
-use crate::launchers::{LaunchedRank, LauncherError};
+use crate::launchers::{HostTimeout, LaunchedRank, LauncherError};
 use crate::port::RankPort;
 use crate::threads::Inside;
 
@@ -127,9 +127,11 @@ impl Communicator {
         let long_messages = from_environment(LongMessages::VARIABLE, value_of)
             .map_err(InitError::of(LongMessages::VARIABLE))?;
         let trace = trace_file(value_of).map_err(InitError::of(TrafficTrace::VARIABLE))?;
+        let timeout: HostTimeout = from_environment(HostTimeout::VARIABLE, value_of)
+            .map_err(InitError::of(HostTimeout::VARIABLE))?;
         let (mut port, started) = match hikyaku_shm::attach()? {
             Some(port) => (port, None),
-            None => match LaunchedRank::meet(value_of)? {
+            None => match LaunchedRank::meet(value_of, timeout)? {
                 Some((port, started)) => (port, Some(started)),
                 None => match Foreign::of(value_of) {
                     Some(foreign) => return Err(foreign.into()),

@@ -59,7 +59,8 @@ impl RankPort {
         mut started: LaunchedRank,
     ) -> Result<RankPort, InitError> {
         let mut port = RankPort::open(near)?;
-        if let Err(error) = started.exchange_addresses(&port.near) {
+        let interface = port.far_address();
+        if let Err(error) = started.exchange_addresses(&port.near, interface) {
             // No rank can be notified that this one leaves.
             port.far = None;
             return Err(error.into());

@@ -1,6 +1,7 @@
 //! The machine under a port: one rank's place in a job's shared memory.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ pub struct ShmHost {
     process_from: Option<usize>,
     /// The rank's state for virtual time.
     conducted: Option<Box<Conducted>>,
-    /// The watch on the other ranks of this host, if no launcher of ours watches them.
+    /// The watch on the other ranks, if no launcher of ours watches them.
     others: RefCell<Option<Watch>>,
     protected: ProtectedMemory,
 }
@@ -167,17 +168,27 @@ impl ShmHost {
         self.mapping().leave(self.rank);
     }
 
-    /// Watches the other ranks of this host, all of which have joined: for jobs without a launcher
-    /// of ours. While this rank waits, it checks every tenth of a second whether one has died;
-    /// beyond 256 ranks it checks less often, in proportion. Each watched rank takes a descriptor.
+    /// Watches the other ranks of this host, all of which have joined, and ranks of other hosts by
+    /// their connections: for jobs without a launcher of ours. A thread records each end in the
+    /// job's memory, where all ranks of this host find it, and kills this process when that of the
+    /// launcher ends. Each of these takes a descriptor.
+    ///
+    /// A connection belongs to the process of one rank at either end. Neither writes to it, and it
+    /// does not block.
     ///
     /// # Errors
-    /// The system has no pidfds, or no descriptors left.
-    pub fn watch_others(&self) -> Result<(), WatchError> {
+    /// The system has no pidfds, or no descriptors or threads left.
+    pub fn watch_others(
+        &self,
+        connections: Vec<(Rank, OwnedFd)>,
+        launcher: Option<u32>,
+    ) -> Result<(), WatchError> {
         let config = &self.mapping().plan().config;
         let others = (0..config.ranks).filter(|rank| config.is_here(*rank) && *rank != self.rank);
         let pid = |rank| (rank, self.mapping().registry().pid(rank));
-        self.others.replace(Some(Watch::new(&others.map(pid).collect::<Vec<_>>())?));
+        let processes: Vec<(Rank, u32)> = others.map(pid).collect();
+        let watch = Watch::start(&self.region, &processes, connections, launcher)?;
+        self.others.replace(Some(watch));
         Ok(())
     }
 
@@ -399,6 +410,9 @@ impl Drop for ShmHost {
             conducted.await_landing();
         }
         self.mapping().leave(self.rank);
+        if let Some(watch) = self.others.get_mut() {
+            watch.say_left();
+        }
         if let Some(conducted) = &self.conducted {
             conducted.leave();
         }
@@ -480,7 +494,6 @@ impl ShmHost {
     /// processors, and from time to time for ranks that were bound later.
     fn count_company_sometimes(&mut self) {
         self.long_waits += 1;
-        self.look_after_others();
         if !self.company.get().is_settled() || self.long_waits.is_power_of_two() {
             self.count_company();
         }
@@ -512,14 +525,6 @@ impl ShmHost {
     /// A handle that wakes this rank from any thread of its process.
     pub fn waker(&self) -> RankWaker {
         RankWaker { region: Arc::clone(&self.region), rank: self.rank }
-    }
-
-    /// Declares those ranks dead whose process has ended. A rank that has left in order cannot die.
-    fn look_after_others(&mut self) {
-        let Some(watch) = self.others.get_mut() else { return };
-        for rank in watch.look(wait::monotonic()) {
-            self.mapping().fail(rank, DeathCause::Unknown);
-        }
     }
 
     /// Adds this rank's counts to the sums of all ranks of this host, for the launcher: word by

@@ -137,8 +137,7 @@ impl Job {
     /// rank also notifies the ranks here itself, by the far channel, which may not reach them all.
     pub fn mark_left(&self, rank: Rank) {
         if rank < self.ranks() && !self.is_here(rank) {
-            self.mapping.registry().leave_elsewhere(rank);
-            self.mapping.wake_sleepers();
+            self.mapping.leave_elsewhere(rank);
         }
     }
 

@@ -19,7 +19,7 @@
 //!   view       another rank's region bytes, in place
 //!   kernel_copy  one copy from and to any address of a peer, if the system allows it
 //!   conducted  jobs in virtual time: ranks that run one at a time
-//!   watch      waiting for processes to end
+//!   watch      detecting the ends of other ranks
 //!   plan       the layout of the memory, as arithmetic
 //!   header     the first page, and the ranks' notes
 //!   mapping    the memory as references
@@ -70,7 +70,7 @@ pub use plan::{Hosts, JobConfig};
 pub use protected::{ExpectedPart, Inbox, ProtectedFile, ProtectedMemory};
 pub use view::View;
 pub use wait::{sleep_while, wake_one};
-pub use watch::{Watch, WatchError};
+pub use watch::{MOST_CONNECTIONS, WatchError, launcher_behind, parent};
 
 /// A rank's port on the shared-memory fabric. Its links have no faults until
 /// [`meet`](FaultInjector::meet) enables some.

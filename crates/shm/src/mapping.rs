@@ -254,6 +254,12 @@ impl Mapping {
         self.wake_sleepers();
     }
 
+    /// Records that a rank of another host has left in order, and wakes all sleepers.
+    pub(crate) fn leave_elsewhere(&self, rank: Rank) {
+        self.registry().leave_elsewhere(rank);
+        self.wake_sleepers();
+    }
+
     /// The doorbells of the ranks that sleep, or may begin to sleep before they see the last store.
     ///
     /// Only these: reading all segments costs each rank a page of page tables per segment.

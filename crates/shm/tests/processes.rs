@@ -13,7 +13,7 @@ use hikyaku_nic::fabric::{
 use hikyaku_nic::hosted::Host;
 use hikyaku_nic::sync::Ordering;
 use hikyaku_nic::time::Time;
-use hikyaku_shm::{AttachError, Job, JobConfig, JobError, ShmPort, Watch, attach};
+use hikyaku_shm::{AttachError, Job, JobConfig, JobError, ShmPort, attach};
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -32,6 +32,7 @@ fn role() {
         "victim" => victim(),
         "survivor" => survivor(),
         "companion" => companion(),
+        "poller" => poller(),
         "owner" => owner(),
         "reader" => reader(),
         "blocked" => blocked(),
@@ -211,9 +212,7 @@ fn a_killed_rank_is_an_event_elsewhere() {
     let survivor = start(&job, 0, "survivor");
     let mut victim = start(&job, 1, "victim");
     await_line(&mut victim, "ready");
-    let mut watch = Watch::new(&[(0, survivor.id()), (1, victim.id())]).unwrap();
     victim.kill().unwrap();
-    assert_eq!(watch.wait(None), [1]);
     victim.wait().unwrap();
     assert!(job.mark_dead(1, DeathCause::Signal(9)));
     assert!(!job.has_left(1));
@@ -222,9 +221,24 @@ fn a_killed_rank_is_an_event_elsewhere() {
 
 /// A rank that no launcher notifies: it watches the others itself.
 fn companion() {
+    watching(next);
+}
+
+/// The same without any wait.
+fn poller() {
+    watching(|port| {
+        loop {
+            if let Some(event) = port.poll() {
+                return event;
+            }
+        }
+    });
+}
+
+fn watching(next: impl Fn(&mut ShmPort) -> Event) {
     let mut port = attach().unwrap().unwrap();
     assert_eq!(receive(&mut port).2, b"farewell");
-    port.host().watch_others().unwrap();
+    port.host().watch_others(Vec::new(), None).unwrap();
     say("watches");
     let Event::PeerFailed(failure) = next(&mut port) else { panic!("expected a death") };
     assert_eq!((failure.rank, failure.cause), (1, DeathCause::Unknown));
@@ -232,15 +246,17 @@ fn companion() {
 
 #[test]
 fn ranks_without_a_launcher_watch_each_other() {
-    let job = job(2);
-    let mut companion = start(&job, 0, "companion");
-    let mut victim = start(&job, 1, "victim");
-    await_line(&mut victim, "ready");
-    await_line(&mut companion, "watches");
-    victim.kill().unwrap();
-    // Also while its parent has not waited for it.
-    assert_done(companion);
-    victim.wait().unwrap();
+    for role in ["companion", "poller"] {
+        let job = job(2);
+        let mut companion = start(&job, 0, role);
+        let mut victim = start(&job, 1, "victim");
+        await_line(&mut victim, "ready");
+        await_line(&mut companion, "watches");
+        victim.kill().unwrap();
+        // Also while its parent has not waited for it.
+        assert_done(companion);
+        victim.wait().unwrap();
+    }
 }
 
 const SHARED: usize = 3 << 20;

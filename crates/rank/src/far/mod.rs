@@ -408,11 +408,12 @@ impl Far {
         rank.map(|rank| Event::PeerFailed(lost(near, rank, fault.cause)))
     }
 
-    /// Filters an event of the near side. `None`: it is known already.
+    /// Filters an event of the near side. `None`: it is known already, or of a rank that has left:
+    /// whoever watches it may have learnt of its end only.
     pub(crate) fn filter(&mut self, event: Event) -> Option<Event> {
         let Event::PeerFailed(failure) = event else { return Some(event) };
         let Some(peer) = self.state.peers.enter(failure.rank) else { return Some(event) };
-        if peer.fail(failure) {
+        if peer.left.is_some() || peer.fail(failure) {
             return None;
         }
         self.state.lending.end(failure.rank);

@@ -65,6 +65,21 @@ pub enum LauncherError {
         /// The reason.
         reason: String,
     },
+    /// A rank of another host cannot be watched.
+    #[error(
+        "cannot connect to rank {rank}{place} at {address}, to learn when it dies: {reason}; let \
+         the hosts reach each other on all ports, or set HIKYAKU_HOST_TIMEOUT=0 to do without"
+    )]
+    Unwatched {
+        /// The rank.
+        rank: u32,
+        /// Its host, as " on host NAME".
+        place: String,
+        /// The address of the one of both that listens.
+        address: String,
+        /// The system's message.
+        reason: String,
+    },
     /// No secret could be generated.
     #[error("cannot make a secret of the job: {0}")]
     Secret(std::io::Error),
@@ -89,6 +104,11 @@ pub(super) trait Launcher: std::fmt::Debug + Send {
 
     /// The index of this program in the job, if the launcher provides it.
     fn program(&self) -> Option<i32>;
+
+    /// The launcher's process on this host, with which this one ends.
+    fn process(&self) -> Option<u32> {
+        hikyaku_shm::parent()
+    }
 
     /// A number for the host of each rank. `None`: the launcher does not provide it, so there is
     /// one host.

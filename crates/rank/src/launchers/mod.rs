@@ -16,10 +16,11 @@
 //! secret and the names of hosts.
 //!
 //! **Deaths.** Launchers watch their processes, and most end the job if one dies. In addition, the
-//! ranks of a host watch each other: a waiting rank checks the others every tenth of a second; with
-//! more than 256 ranks on the host the interval grows in proportion. The cause of a death is then
-//! unknown, and a death on another host goes undetected unless the launcher acts.
+//! ranks watch each other: those of a host by its system, those of different hosts by connections
+//! (`connections.rs`). The cause of a death is then unknown. If the launcher's process on a host
+//! dies, the ranks there are killed.
 
+mod connections;
 mod launcher;
 mod pmi;
 mod pmix;
@@ -27,21 +28,26 @@ mod pmix;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
+use std::net::IpAddr;
 
-use hikyaku_nic::fabric::Name;
+use hikyaku_nic::fabric::{Name, Port};
 use hikyaku_shm::{AttachError, ForkedProcess, Hosts, Job, JobConfig, own_host_name};
 
 use crate::near::NearPort;
 
+pub(crate) use self::connections::HostTimeout;
+use self::connections::Meeting;
 use self::launcher::Launcher;
 pub use self::launcher::LauncherError;
 use self::pmi::Pmi;
 use self::pmix::Pmix;
 
-/// The keys: the memory of a host, the secret, the address of a rank, and the name of a host.
+/// The keys: the memory of a host, the secret, the address of a rank, the one at which it listens
+/// to those that watch it, and the name of a host.
 const MEMORY: &str = "memory";
 const SECRET: &str = "secret";
 const ADDRESS: &str = "address";
+const WATCHED: &str = "watched";
 const HOST: &str = "host";
 
 /// A rank's part in a job that another launcher has started. Notifies the launcher when the rank
@@ -52,6 +58,7 @@ pub(crate) struct LaunchedRank {
     /// The memory of this host, if this rank has made it; kept until all ranks are connected.
     job: Option<Job>,
     hosts: Option<Hosts>,
+    timeout: HostTimeout,
     process: ForkedProcess,
 }
 
@@ -60,6 +67,7 @@ impl LaunchedRank {
     /// started this program.
     pub(crate) fn meet(
         value_of: impl Fn(&str) -> Option<String>,
+        timeout: HostTimeout,
     ) -> Result<Option<(NearPort, LaunchedRank)>, LauncherError> {
         // Some launchers speak both protocols and set both groups of variables; PMI-1 needs no
         // library.
@@ -70,10 +78,13 @@ impl LaunchedRank {
                 None => return Ok(None),
             },
         };
-        LaunchedRank::over(launcher).map(Some)
+        LaunchedRank::over(launcher, timeout).map(Some)
     }
 
-    fn over(mut launcher: Box<dyn Launcher>) -> Result<(NearPort, LaunchedRank), LauncherError> {
+    fn over(
+        mut launcher: Box<dyn Launcher>,
+        timeout: HostTimeout,
+    ) -> Result<(NearPort, LaunchedRank), LauncherError> {
         let (rank, size) = (launcher.rank(), launcher.size());
         let of = launcher.hosts()?.map_or_else(|| vec![0; size as usize], |of| renumbered(&of));
         let own = of[rank as usize];
@@ -86,6 +97,7 @@ impl LaunchedRank {
             launcher,
             job: None,
             hosts: hosts.clone(),
+            timeout,
             process: ForkedProcess::this(),
         };
         if rank == first {
@@ -109,13 +121,22 @@ impl LaunchedRank {
         Ok((port, started))
     }
 
-    /// Exchanges addresses with ranks of other hosts, once this one has a far side, and watches
-    /// those of this host.
-    pub(crate) fn exchange_addresses(&mut self, near: &NearPort) -> Result<(), LauncherError> {
+    /// Exchanges addresses with ranks of other hosts, once this one has a far side, whose address
+    /// may be `interface`; and watches the others.
+    pub(crate) fn exchange_addresses(
+        &mut self,
+        near: &NearPort,
+        interface: Option<IpAddr>,
+    ) -> Result<(), LauncherError> {
         let own = self.launcher.rank();
-        if self.hosts.is_some() {
+        let meeting = self
+            .hosts
+            .as_ref()
+            .map(|hosts| Meeting::open(own, &hosts.of, hosts.key, (interface, self.timeout)));
+        if let Some(meeting) = &meeting {
             let address = near.host().card(own).unwrap_or_default();
             self.launcher.put(ADDRESS, &hex(&address))?;
+            self.launcher.put(WATCHED, &meeting.address())?;
         }
         self.launcher.fence()?;
         if let (Some(job), Some(hosts)) = (self.job.take(), &self.hosts) {
@@ -125,7 +146,11 @@ impl LaunchedRank {
                 job.set_card(rank, &address);
             }
         }
-        Ok(near.host().watch_others()?)
+        let host = |rank| near.host_name(rank);
+        let address = |rank| self.launcher.get(rank, WATCHED);
+        let connections = meeting.map(|meeting| meeting.connect(address, host)).transpose()?;
+        let launcher = self.launcher.process();
+        Ok(near.host().watch_others(connections.unwrap_or_default(), launcher)?)
     }
 
     /// The index of this program in the job, if the launcher provides it.

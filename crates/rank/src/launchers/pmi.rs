@@ -167,6 +167,11 @@ impl Launcher for Pmi {
         self.program
     }
 
+    fn process(&self) -> Option<u32> {
+        // A program in between, such as a script, may be the parent, and outlive the launcher.
+        hikyaku_shm::launcher_behind(&self.stream).or_else(hikyaku_shm::parent)
+    }
+
     fn hosts(&mut self) -> Result<Option<Vec<u32>>, LauncherError> {
         let mapping = self.value("PMI_process_mapping")?;
         Ok(mapping.and_then(|mapping| nodes(&mapping, self.size)))

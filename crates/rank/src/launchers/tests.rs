@@ -79,7 +79,8 @@ fn meet(size: u32, mapping: Option<&'static str>, run: impl Fn(RankPort) + Sync)
             let run = &run;
             scope.spawn(move || {
                 let pmi = Pmi::over(ours, Some((rank, size))).expect("a launcher");
-                let (near, started) = LaunchedRank::over(Box::new(pmi)).expect("a job");
+                let (near, started) =
+                    LaunchedRank::over(Box::new(pmi), HostTimeout::default()).expect("a job");
                 let port = RankPort::of_started(near, started).expect("a port");
                 run(port);
             });
@@ -123,6 +124,37 @@ fn ranks_of_several_hosts_meet() {
     for mapping in ["(vector,(0,2,2))", "(vector,(0,2,1))"] {
         assert_eq!(meet(4, Some(mapping), pass_on), 4, "{mapping}");
     }
+}
+
+/// Ends a rank without leaving, as a kill would: so ends a thread that panics.
+fn die(port: RankPort) {
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _port = port;
+        panic!("this rank dies");
+    }));
+    assert!(died.is_err());
+}
+
+#[test]
+fn a_rank_that_has_not_left_is_dead_on_all_hosts() {
+    if let Err(error) = hikyaku_ofi::Survey::take() {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let finished = meet(4, Some("(vector,(0,2,2))"), |mut port| {
+        if port.rank() == 3 {
+            return die(port);
+        }
+        let failure = loop {
+            match port.poll() {
+                Some(Event::PeerFailed(failure)) => break failure,
+                Some(_) => {}
+                None => _ = port.park(None),
+            }
+        };
+        assert_eq!(failure.rank, 3);
+    });
+    assert_eq!(finished, 3);
 }
 
 #[test]

@@ -11,9 +11,6 @@ use super::started::{Ended, HOST_TIMEOUT, Started};
 /// Ranks on each of two hosts.
 const RANKS: u32 = 2;
 
-/// How much later than its limit a report may arrive, on a busy machine, seconds.
-const BUSY: f64 = 8.0;
-
 /// The fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
@@ -83,7 +80,7 @@ fn happens(fault: Fault, net: &mut Net, network: Option<&str>) {
     let victim = fault.gone()[0];
     let words = ["wait-for", &victim.to_string()];
     let mut job = Started::connected(net, network, fault.is_silent(), (2, RANKS), &words);
-    all_wait(&mut job);
+    job.all_wait(2 * RANKS);
     let at = now();
     fault.happen(net, &mut job);
     let ended = job.end();
@@ -96,33 +93,10 @@ fn happens(fault: Fault, net: &mut Net, network: Option<&str>) {
     net.wait_for_silence(&format!("{fault:?}"));
 }
 
-/// Waits until all ranks of a job wait for one.
-fn all_wait(job: &mut Started) {
-    for _ in 0..2 * RANKS {
-        assert!(job.line().unwrap().starts_with("waits "));
-    }
-}
-
 fn check(fault: Fault, at: Duration, ended: &Ended) {
     let gone = fault.gone();
-    let mut told = Vec::new();
-    for line in &ended.lines {
-        let [_, rank, time, said] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else { panic!() };
-        let rank: u32 = rank.parse().unwrap();
-        let later = Duration::from_millis(time.parse().unwrap()).saturating_sub(at);
-        println!("{fault:?}: rank {rank} was told after {:.3} s: {said}", later.as_secs_f64());
-        if gone.contains(&rank) {
-            // It continued, and was told that its neighbour abandoned the call.
-            continue;
-        }
-        // On a lost host either rank may be detected first.
-        let named = gone.iter().any(|gone| said.contains(&format!("rank {gone} ")));
-        let place = format!(" on host {} died: ", address(1));
-        assert!(named && said.contains(&place), "{fault:?}: {line}");
-        assert!(later.as_secs_f64() < fault.limit() + BUSY, "{fault:?}: {line}");
-        told.push(rank);
-    }
-    told.sort_unstable();
+    println!("{fault:?}");
+    let told = ended.told(at, (gone, &address(1)), fault.limit());
     let expected: Vec<u32> = (0..2 * RANKS).filter(|rank| !gone.contains(rank)).collect();
     assert_eq!(told, expected, "{fault:?}: {ended:?}");
     let lines: Vec<&str> =
@@ -143,7 +117,7 @@ fn a_killed_launcher_takes_its_job_with_it() {
     let Some((net, _alone)) = hosts(2) else { return };
     for network in [None, Some(NETWORK)] {
         let mut job = Started::connected(&net, network, false, (2, RANKS), &["wait-for", "3"]);
-        all_wait(&mut job);
+        job.all_wait(2 * RANKS);
         job.launcher(&net).unwrap().kill();
         let ended = job.end();
         assert_eq!(ended.code, None, "{}", ended.errors);

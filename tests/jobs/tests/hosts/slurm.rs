@@ -1,4 +1,5 @@
-//! Slurm on two hosts: `srun --mpi=pmi2` starts ranks of one job.
+//! Slurm on two hosts: `srun --mpi=pmi2` and `srun --mpi=pmix` start ranks of one job, and leave
+//! the others alone when one dies or a host is cut off: ranks watch each other.
 //!
 //! Skipped where it is not installed (Debian: slurmctld slurmd slurm-client munge). Its programs
 //! run here with a configuration of this test, and end with the hosts.
@@ -6,12 +7,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hikyaku_jobs::net::{Net, address};
+use hikyaku_jobs::net::{Net, address, now};
+use hikyaku_jobs::process::Process;
 
 use super::hosts;
+use super::started::{HOST_TIMEOUT, Started};
 
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
@@ -88,6 +92,14 @@ impl Slurm {
         let munge = munge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let slurm = Slurm { net: Some(net), munge, folder };
         slurm.wait_for("munge", || slurm.folder.join("munge.socket").exists());
+        // Each host has a folder of its own for the plug-in of PMIx.
+        let own = slurm.folder.join("pmix").display().to_string();
+        fs::create_dir(&own).unwrap();
+        fs::write(slurm.folder.join("mpi.conf"), format!("PMIxCliTmpDirBase={own}\n")).unwrap();
+        for host in 0..2 {
+            let mounted = slurm.run(host, &["mount", "-t", "tmpfs", "none", &own]);
+            assert!(mounted.status.success(), "{mounted:?}");
+        }
         let config = slurm.folder.join("slurm.conf").display().to_string();
         slurm.run(0, &["slurmctld", "-c", "-f", &config]);
         for (host, name) in [(0, "host0"), (1, "host1")] {
@@ -109,42 +121,101 @@ impl Slurm {
         }
     }
 
-    /// Runs a command on a host.
-    fn run(&self, host: u32, words: &[&str]) -> Output {
-        let before = self.net.as_ref().unwrap().on(host);
+    fn net(&self) -> &Net {
+        self.net.as_ref().unwrap()
+    }
+
+    /// A command on a host.
+    fn command(&self, host: u32, words: &[&str]) -> Command {
+        let before = self.net().on(host);
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]).args(words).stdin(Stdio::null()).env("RUST_BACKTRACE", "0");
-        command.env("SLURM_CONF", self.folder.join("slurm.conf")).output().unwrap()
+        command.env("SLURM_CONF", self.folder.join("slurm.conf"));
+        command
+    }
+
+    /// Runs it.
+    fn run(&self, host: u32, words: &[&str]) -> Output {
+        self.command(host, words).output().unwrap()
+    }
+
+    /// Four ranks, two on each host, that wait for the last one.
+    fn waiting(&self, mpi: &str) -> Started {
+        let words = ["srun", mpi, "-N2", "--ntasks-per-node=2", RANK, "wait-for", "3"];
+        let mut command = self.command(0, &words);
+        command.env("HIKYAKU_HOST_TIMEOUT", HOST_TIMEOUT.to_string());
+        let mut job = Started::by(command, 2);
+        job.all_wait(4);
+        job
+    }
+
+    /// Waits until no rank is left on any host.
+    fn wait_for_silence(&self, about: &str) {
+        let is_rank = |process: &Process| process.command().starts_with(RANK);
+        let are_gone = || !(0..2).any(|host| self.net().processes(host).iter().any(is_rank));
+        self.wait_for(about, are_gone);
     }
 }
 
-#[test]
-fn srun_starts_ranks_of_one_job() {
+/// A cluster, if it is installed and hosts can be made.
+fn cluster() -> Option<(Slurm, MutexGuard<'static, ()>)> {
     let is_there = |name: &&str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(name).exists())
     };
     if let Some(missing) = PROGRAMS.iter().find(|name| !is_there(name)) {
         eprintln!("skipped: no {missing}: apt-get install slurmctld slurmd slurm-client munge");
-        return;
+        return None;
     }
-    let Some((net, _alone)) = hosts(2) else { return };
-    let slurm = Slurm::start(net);
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (net, alone) = hosts(2)?;
+    Some((Slurm::start(net), alone))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn srun_starts_ranks_of_one_job() {
+    let Some((slurm, _alone)) = cluster() else { return };
     let srun = |words: &[&str]| slurm.run(0, &[&["srun"][..], words].concat());
-    for (program, rounds) in [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")] {
-        let output = srun(&["--mpi=pmi2", "-N2", "-n4", RANK, "apart", program, rounds]);
-        let (said, errors) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!((output.status.code(), said.as_str()), (Some(0), "right\n"), "{errors}");
+    for mpi in ["--mpi=pmi2", "--mpi=pmix"] {
+        // Debian's plug-in of PMIx needs the package libpmix-dev.
+        let tried = srun(&[mpi, "-n1", "true"]);
+        if !tried.status.success() {
+            eprintln!("skipped: no {mpi}: {}", text(&tried.stderr));
+            continue;
+        }
+        for (program, rounds) in [("ring", "3"), ("halo", "10"), ("queue", "3"), ("sums", "5")] {
+            let output = srun(&[mpi, "-N2", "--ntasks-per-node=2", RANK, "apart", program, rounds]);
+            let (said, errors) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!((output.status.code(), said.as_str()), (Some(0), "right\n"), "{errors}");
+        }
+        deaths_are_told(&slurm, mpi);
     }
-    // Slurm leaves the other ranks alone: ranks of a host watch each other.
-    let output = srun(&["--mpi=pmi2", "-N1", "-n3", RANK, "victim", "ping-pong", "40"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(137), "{said}");
-    assert!(said.contains("rank 0: rank 2 (pid ") && said.contains("died: it is gone"), "{said}");
     // Without a way to meet, each rank reports that.
     let output = srun(&["--mpi=none", "-N2", "-n2", RANK, "agree"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.matches("srun --mpi=pmi2").count(), 2, "{said}");
+}
+
+fn deaths_are_told(slurm: &Slurm, mpi: &str) {
+    let mut job = slurm.waiting(mpi);
+    let at = now();
+    job.rank(slurm.net(), 3).unwrap().kill();
+    let ended = job.end();
+    assert_eq!(ended.told(at, (&[3], "host1"), 1.0), [0, 1, 2], "{mpi}: {ended:?}");
+    assert_eq!(ended.code, Some(137), "{mpi}: {ended:?}");
+    slurm.wait_for_silence(&format!("end after a killed rank ({mpi})"));
+
+    let mut job = slurm.waiting(mpi);
+    let at = now();
+    slurm.net().set_cable(1, false);
+    let mut told = vec![job.line().unwrap(), job.line().unwrap()];
+    slurm.net().set_cable(1, true);
+    let mut ended = job.end();
+    ended.lines.append(&mut told);
+    assert_eq!(ended.told(at, (&[2, 3], "host1"), HOST_TIMEOUT), [0, 1], "{mpi}: {ended:?}");
+    slurm.wait_for_silence(&format!("end after a cut ({mpi})"));
 }

@@ -12,9 +12,15 @@ use hikyaku_jobs::process::Process;
 const LAUNCH: &str = env!("CARGO_BIN_EXE_launch");
 const RANK: &str = env!("CARGO_BIN_EXE_rank");
 
+/// The variables with a rank's number, of our launcher and of others.
+const RANKS: [&str; 3] = ["HIKYAKU_RANK", "PMI_RANK", "PMIX_RANK"];
+
 /// The silence after which a silent host counts as dead, seconds. Less than the default, to be
 /// quick.
 pub(super) const HOST_TIMEOUT: f64 = 2.0;
+
+/// How much later than its limit a report may arrive, on a busy machine, seconds.
+const BUSY: f64 = 8.0;
 
 /// Time limit of a job that does not end by itself, seconds.
 pub(super) const LIMIT: &str = "120";
@@ -79,8 +85,14 @@ impl Started {
         command.env("HIKYAKU_JOBS_HOSTS", net.places(hosts, per_host));
         command.env("HIKYAKU_JOBS_AGENT", env!("CARGO_BIN_EXE_reach"));
         command.env("HIKYAKU_JOBS_HOST_TIMEOUT", PATIENCE.as_secs().to_string());
-        command.env("HIKYAKU_JOBS_GRACE", "10").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+        command.env("HIKYAKU_JOBS_GRACE", "10");
         command.envs(variables.iter().map(|(name, value)| (name, value)));
+        Started::by(command, per_host)
+    }
+
+    /// A job that this command starts on hosts with so many ranks each.
+    pub(super) fn by(mut command: Command, per_host: u32) -> Started {
+        command.env("RUST_BACKTRACE", "0").stdin(Stdio::null());
         let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = pass_lines(launcher.stdout.take().unwrap());
         let mut errors = launcher.stderr.take().unwrap();
@@ -102,13 +114,22 @@ impl Started {
         }
     }
 
+    /// Waits until so many ranks of the program `wait-for` wait.
+    pub(super) fn all_wait(&mut self, ranks: u32) {
+        for _ in 0..ranks {
+            let line = self.line();
+            assert!(line.as_ref().is_some_and(|it| it.starts_with("waits ")), "{line:?}");
+        }
+    }
+
     /// The process of a rank, as soon as it runs its program; `None`: the job has ended before.
     pub(super) fn rank(&mut self, net: &Net, rank: u32) -> Option<Process> {
         let start = Instant::now();
         loop {
             let is_it = |process: &Process| {
-                let number = process.variable("HIKYAKU_RANK");
-                number == Some(rank.to_string()) && process.command().starts_with(RANK)
+                let mut numbers = RANKS.into_iter().filter_map(|name| process.variable(name));
+                let is_it = numbers.any(|number| number == rank.to_string());
+                is_it && process.command().starts_with(RANK)
             };
             if let Some(found) = net.processes(rank / self.per_host).into_iter().find(is_it) {
                 return Some(found);
@@ -142,6 +163,36 @@ impl Started {
         let errors = self.errors.take().unwrap().join().unwrap();
         let lines = self.lines.iter().collect();
         Ended { code: self.launcher.wait().unwrap().code(), lines, errors }
+    }
+}
+
+impl Ended {
+    /// The ranks of the program `wait-for` that were told, in order, except those that are gone
+    /// themselves. Each was told that one of these has died, on this host, within `limit` seconds
+    /// after `at`.
+    #[track_caller]
+    pub(super) fn told(&self, at: Duration, (gone, host): (&[u32], &str), limit: f64) -> Vec<u32> {
+        let mut told = Vec::new();
+        for line in &self.lines {
+            let words = line.splitn(4, ' ').collect::<Vec<_>>();
+            // Other launchers write lines of their own.
+            let ["told", rank, time, said] = words[..] else { continue };
+            let rank: u32 = rank.parse().unwrap();
+            let later = Duration::from_millis(time.parse().unwrap()).saturating_sub(at);
+            println!("rank {rank} was told after {:.3} s: {said}", later.as_secs_f64());
+            if gone.contains(&rank) {
+                // It continued, and was told that its neighbour abandoned the call, or that others
+                // have died.
+                continue;
+            }
+            // On a lost host either rank may be detected first.
+            let named = gone.iter().any(|gone| said.contains(&format!("rank {gone} ")));
+            assert!(named && said.contains(&format!(" on host {host} died: ")), "{line}");
+            assert!(later.as_secs_f64() < limit + BUSY, "{line}");
+            told.push(rank);
+        }
+        told.sort_unstable();
+        told
     }
 }
 
