@@ -59,5 +59,5 @@ mod _native {
     #[pymodule_export]
     use crate::window::Window;
     #[pymodule_export]
-    use crate::world::{Received, World};
+    use crate::world::{Received, WorkEnd, World};
 }

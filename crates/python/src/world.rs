@@ -1,6 +1,8 @@
 //! The class `World`: this rank, and messages between two ranks.
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use hikyaku::shared::{Element, Parts, SharedOptions, UnknownProtocol};
 use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
@@ -25,6 +27,18 @@ use crate::window::Window;
 pub(crate) struct World {
     /// Its number in the rank's table.
     pub(crate) number: usize,
+}
+
+/// The end of work of another thread, for which the rank waits.
+#[pyclass(module = "hikyaku._native", frozen)]
+pub(crate) struct WorkEnd(hikyaku::WorkEnd);
+
+#[pymethods]
+impl WorkEnd {
+    /// Report it. For the other thread.
+    fn note(&self) {
+        self.0.note();
+    }
 }
 
 /// Name and shape of a shared variable, name and size of its elements as numpy has them, their
@@ -138,6 +152,25 @@ impl World {
             Ok([made, beside])
         })?;
         Ok(rank.add_communicators(made, &inside))
+    }
+
+    /// The end of work of another thread, which reports it there; None in virtual time, where a
+    /// rank is one thread at a time.
+    fn _work_end(&self) -> PyResult<Option<WorkEnd>> {
+        let (_, world) = self.open()?;
+        let inside = GateGuard::enter();
+        let world = world.at(&inside);
+        let is_virtual = world.capabilities().virtual_time;
+        Ok((!is_virtual).then(|| WorkEnd(world.work_end())))
+    }
+
+    /// Wait for that end, and make progress on everything meanwhile.
+    fn _await_work(&self, py: Python<'_>, end: &WorkEnd) -> PyResult<()> {
+        let (rank, world) = self.open()?;
+        let inside = GateGuard::enter();
+        let wait = WaitInfo::new(&rank, &world, &inside);
+        let is_over = poll_fn(|_| if end.0.is_over() { Poll::Ready(()) } else { Poll::Pending });
+        wait::run(py, &wait, is_over)
     }
 
     /// Free this communicator. Every later use of it is an error.

@@ -66,3 +66,34 @@ def test_an_error_names_the_host_of_the_rank_that_is_gone(hosts):
     for rank, line in enumerate(lines):
         assert line.startswith(f"{rank}: rank 3 (pid ")
         assert line.endswith(" on host b died: exited with code 7 before it left the job")
+
+
+def test_messages_advance_while_a_rank_works_beside(hosts):
+    ended = hosts(
+        """
+        import hikyaku, numpy, os, time
+        world = hikyaku.world()
+        told, length = __file__ + ".told", 8 << 20
+        world.barrier()
+        if world.rank == 2:
+            world.send(numpy.full(length, 7, "u1"), 0)
+            open(told, "w").close()
+        elif world.rank == 0:
+            def work(limit):
+                start = time.monotonic()
+                while not os.path.exists(told) and time.monotonic() < start + limit:
+                    time.sleep(0.001)
+                return os.path.exists(told)
+            into = numpy.zeros(length, "u1")
+            request = world.irecv(into, 2)
+            print(world.overlap(work, limit=60))
+            request.wait()
+            assert (into == 7).all()
+            try:
+                world.overlap(lambda: 1 / 0)
+            except ZeroDivisionError as error:
+                print(error)
+        """
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+    assert ended.stdout.splitlines() == ["True", "division by zero"]

@@ -61,5 +61,5 @@ pub use share::{MOST_WORDS, heard_own};
 pub use spare::{NotASwitch, ProgressThread, SpareThread};
 pub use tasks::{Task, TaskId, Tasks};
 pub use threads::{Gate, Inside};
-pub use waiting::PollingRest;
+pub use waiting::{PollingRest, WorkEnd};
 pub use window::ByteWindow;

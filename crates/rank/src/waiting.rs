@@ -24,12 +24,14 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use hikyaku_coll::CollError;
 use hikyaku_msg::{Blocked, Engine, MsgError, Pace, RequestId, Selector, block_on_for};
 use hikyaku_nic::fabric::{Activity, CopyPort, PeerState, Port, Wait};
 use hikyaku_nic::time::Time;
+use hikyaku_shm::RankWaker;
 
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -204,6 +206,35 @@ impl Communicator {
         }
     }
 
+    /// Runs `work` on another thread, and drives all operations of this rank meanwhile. In virtual
+    /// time, where a rank is one thread at a time, it runs on this one.
+    pub fn overlap<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        if self.engine().borrow().port().capabilities().virtual_time {
+            return work();
+        }
+        let end = self.work_end();
+        let worked = std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let _end = EndNote(&end);
+                work()
+            });
+            self.await_work(&end);
+            worker.join()
+        });
+        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// For work of another thread, which reports its end there.
+    #[doc(hidden)]
+    pub fn work_end(&self) -> WorkEnd {
+        let waker = self.engine().borrow().port().host().waker();
+        WorkEnd { is_over: AtomicBool::new(false), waker }
+    }
+
+    fn await_work(&self, end: &WorkEnd) {
+        self.drive(poll_fn(|_| if end.is_over() { Poll::Ready(()) } else { Poll::Pending }));
+    }
+
     /// Polls something other than what the program waits for.
     #[doc(hidden)]
     pub fn unreported<R>(&self, poll: impl FnOnce() -> R) -> R {
@@ -357,6 +388,35 @@ impl Communicator {
         let found = self.drive_for(wait, look);
         // With nothing else in flight the engine can detect whether any rank can end the wait.
         found.unwrap_or_else(|| self.engine().borrow_mut().wait_any(ids))
+    }
+}
+
+/// The end of work that another thread does while its rank waits.
+#[derive(Debug)]
+pub struct WorkEnd {
+    is_over: AtomicBool,
+    waker: RankWaker,
+}
+
+impl WorkEnd {
+    /// Reports it, and wakes the rank. For the other thread.
+    pub fn note(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Whether the work is over.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}
+
+/// Reports the end of work, also if that panics.
+struct EndNote<'e>(&'e WorkEnd);
+
+impl Drop for EndNote<'_> {
+    fn drop(&mut self) {
+        self.0.note();
     }
 }
 

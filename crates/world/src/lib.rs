@@ -26,6 +26,7 @@
 //! - [`World::scope`]: non-blocking operations on borrowed buffers, collectives among them.
 //! - [`Persistent`]: collectives made once and started many times.
 //! - [`World::block_on`]: the same operations as futures.
+//! - [`World::overlap`]: computing while messages advance.
 //! - [`World::alloc`]: buffers that peers access with one copy.
 //! - [`topology`]: grids and graphs of ranks, and exchanges between neighbours.
 //! - [`World::window`]: memory that all ranks put into, get from and change atomically.
@@ -68,12 +69,12 @@ pub use hikyaku_nic::fabric::{
 };
 pub use hikyaku_nic::hosted::StoreCounts;
 pub use hikyaku_nic::time::Time;
-#[doc(hidden)]
-pub use hikyaku_rank::Inside;
 pub use hikyaku_rank::{
     Access, CreationError, HandError, NotALimit, NotASwitch, ProgressThread, RingMoves, SharedHeap,
     UnmatchedLimit,
 };
+#[doc(hidden)]
+pub use hikyaku_rank::{Inside, WorkEnd};
 pub use landing::{Landing, LandingRing};
 pub use reducer::{Commutative, Ordered, Reducer};
 pub use scalar::{Number, Op, Scalar};

@@ -15,7 +15,7 @@ use hikyaku_msg::{
 use hikyaku_nic::fabric::{Capabilities, Port};
 use hikyaku_nic::time::Time;
 use hikyaku_rank::{
-    Communicator, Inside, NotASeed, ProgressThread, RankPort, Tasks, from_environment,
+    Communicator, Inside, NotASeed, ProgressThread, RankPort, Tasks, WorkEnd, from_environment,
 };
 
 use crate::buffer::SharedBuffer;
@@ -143,7 +143,7 @@ impl World {
             // lock.
             eprintln!(
                 "hikyaku: {variable} (--progress-thread) is for MPI programs: this one makes \
-                 progress in its calls only"
+                 progress in its calls only, for example in World.overlap"
             );
         }
         Ok(World::over(joined, settings))
@@ -573,6 +573,36 @@ impl World {
     /// Runs a future to completion, making progress on all messages meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.communicator.drive(future)
+    }
+
+    /// Runs `work` on another thread. Meanwhile this one makes progress on all operations in flight
+    /// and serves other ranks, as in a wait: messages advance while the program computes.
+    ///
+    /// ```no_run
+    /// # use hikyaku::{Error, World};
+    /// # fn step(world: &World, inner: &mut [f64], halo: &mut [f64]) -> Result<(), Error> {
+    /// let next = (world.rank() + 1) % world.size();
+    /// world.scope(|scope| {
+    ///     let halo = scope.irecv(halo, next, 0)?;
+    ///     world.overlap(|| inner.iter_mut().for_each(|x| *x = x.sqrt()));
+    ///     halo.wait().map(drop)
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// `work` cannot use the world, which is not `Send`. In virtual time it runs on this thread,
+    /// without progress.
+    ///
+    /// # Panics
+    /// `work` panics, or no thread can be started.
+    pub fn overlap<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.communicator.overlap(work)
+    }
+
+    /// For work that a front end's own thread does while [`World::block_on`] waits for its end.
+    #[doc(hidden)]
+    pub fn work_end(&self) -> WorkEnd {
+        self.communicator.work_end()
     }
 
     /// A buffer of `length` zeros that the node's other ranks access with one copy.

@@ -15,7 +15,9 @@ import math
 import os
 import pickle
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     ShapeLike = int | Sequence[int]
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 OBJECT_BYTES_MOST = 64 << 20
 """The largest pickle of an object, in bytes. Send larger data as arrays."""
@@ -166,6 +171,37 @@ class World(_native.World):
         """
         with _Calls(self, 1) as calls:
             return Exchange(functools.partial(calls.make, self._exchange), outs, ins, scheme)
+
+    def overlap(
+        self, work: Callable[Given, Result], /, *given: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Call work(*given, **named) on another thread and return its result. Meanwhile this thread
+        makes progress on all operations in flight and serves other ranks, as in a wait: messages
+        advance while the program computes.
+
+        work cannot use the world. It should leave the interpreter to others, as functions of numpy
+        do.
+        """
+        end = self._work_end()
+        if end is None:
+            return work(*given, **named)
+        outcome: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(work(*given, **named))
+            except BaseException as error:
+                outcome.set_exception(error)
+            finally:
+                end.note()
+
+        thread = threading.Thread(target=run, name="hikyaku-work")
+        thread.start()
+        try:
+            self._await_work(end)
+        finally:
+            thread.join()
+        return outcome.result()
 
     # Memory.
 

@@ -729,3 +729,26 @@ fn an_exchange_ends_with_a_neighbour_of_another_host() {
         assert_eq!(failure.rank, 1);
     });
 }
+
+/// Without progress the sender would wait until the receiver's next call.
+#[test]
+fn messages_advance_while_a_rank_works_beside() {
+    let is_sent = AtomicBool::new(false);
+    on_hosts(&[0, 1], |world, _| {
+        if world.rank() == 1 {
+            world.send(&bytes(8 << 20, 5), 0, 0).unwrap();
+            return is_sent.store(true, Ordering::Release);
+        }
+        let mut into = vec![0; 8 << 20];
+        let told = world.scope(|scope| {
+            let received = scope.irecv(&mut into, 1, 0)?;
+            let told = world.overlap(|| {
+                let start = Instant::now();
+                while !is_sent.load(Ordering::Acquire) && start.elapsed() < PATIENCE {}
+                start.elapsed() < PATIENCE
+            });
+            received.wait().map(|_| told)
+        });
+        assert_eq!((told, into == bytes(8 << 20, 5)), (Ok(true), true));
+    });
+}
