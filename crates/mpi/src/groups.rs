@@ -226,8 +226,8 @@ fn in_ranges(count: i32, ranges: Numbers, size: usize) -> Result<Vec<i64>, Failu
     let mut numbers = Vec::new();
     for range in all.chunks_exact(3) {
         let &[first, last, step] = range else { continue };
-        let ends = step == 0 || (last - first) / step < 0;
-        if ends {
+        // All three are `int`s, so that the product fits.
+        if step == 0 || (last - first) * step < 0 {
             let text = format!("the range from {first} to {last} in steps of {step} has no end");
             return Err(Failure::argument(text).named("ranges"));
         }
@@ -258,6 +258,8 @@ mod tests {
         assert_eq!(numbers([4, 4, 1]).unwrap(), [4]);
         assert_eq!(numbers([0, 7, 4]).unwrap(), [0, 4]);
         assert!(numbers([1, 6, 0]).is_err() && numbers([1, 6, -1]).is_err());
+        // A step that is longer than the way back.
+        assert!(numbers([5, 4, 3]).is_err() && numbers([0, 1, -5]).is_err());
         // Its list would take 16 GiB.
         assert_eq!(numbers([0, i32::MAX, 1]).unwrap_err().class, Class::Rank);
     }

@@ -65,6 +65,12 @@ int main(int argc, char **argv) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     CHECK(MPI_Group_range_incl(world, 1, far, &made) != MPI_SUCCESS);
     CHECK(MPI_Group_range_excl(world, 1, far, &made) != MPI_SUCCESS);
+    /* Ranges whose step is longer than the way, which goes the other way. */
+    int back[1][3] = {{size - 1, size - 2, size}}, forth[1][3] = {{0, 1, -5}};
+    if (size > 1) {
+        CLASS(MPI_Group_range_incl(world, 1, back, &made), MPI_ERR_ARG);
+        CLASS(MPI_Group_range_excl(world, 1, forth, &made), MPI_ERR_ARG);
+    }
     /* Ranks that are nowhere else, and nobody. */
     int last = size - 1, nobody = MPI_PROC_NULL;
     MPI_Group_translate_ranks(world, 1, &nobody, one, &result);
