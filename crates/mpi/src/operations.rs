@@ -20,13 +20,9 @@ use crate::raw::{Buffer, HandleAt, Out};
 use crate::runtime::Mpi;
 use crate::types::{Area, Type};
 
-/// Memory aligned to a line. That suits every type of C, and structures of a program that it aligns
-/// to a line itself.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line {
-    _bytes: [u8; 64],
-}
+/// The alignment of operands in bytes: a line. That suits every type of C, and structures of a
+/// program that it aligns to a line itself.
+const LINE: usize = 64;
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -511,7 +507,8 @@ impl<D: Dialect> Reducing<D> {
 /// to bound, because a function may assign whole structures including their padding. The gaps of
 /// the type are zero.
 struct Operand {
-    memory: Vec<Line>,
+    /// Bytes, which the allocator zeroes: of a large span only the pages with data are touched.
+    memory: Vec<u8>,
     /// The offset of displacement 0 in the memory. It is outside of it for some types.
     origin: i64,
     elements: i64,
@@ -525,17 +522,17 @@ impl Operand {
         let span = datatype.datatype.span(elements as u64).expect(FITS);
         let (low, high) = span.unwrap_or((0, 0));
         // Elements are aligned as if they were at displacement 0 of an aligned address.
-        let before = low.rem_euclid(align_of::<Line>() as i64);
-        let bytes = high.abs_diff(low) + before.unsigned_abs();
-        let lines = usize::try_from(bytes).expect(FITS).div_ceil(size_of::<Line>());
-        let memory = vec![Line { _bytes: [0; 64] }; lines];
-        let mut operand = Operand { memory, origin: before - low, elements };
+        let before = low.rem_euclid(LINE as i64) as usize;
+        let bytes = usize::try_from(high.abs_diff(low)).expect(FITS) + before;
+        let memory = vec![0; bytes + LINE];
+        let first = memory.as_ptr().align_offset(LINE) + before;
+        let mut operand = Operand { memory, origin: first as i64 - low, elements };
         operand.area(datatype).put(data);
         operand
     }
 
     fn start(&mut self) -> Buffer {
-        Buffer::new(self.memory.as_mut_ptr().cast()).at(self.origin)
+        Buffer::new(self.memory.as_mut_ptr()).at(self.origin)
     }
 
     fn area(&mut self, datatype: &Type) -> Area {

@@ -1,9 +1,12 @@
 /* Reductions: predefined operations and types, functions of the program's own (MPI 5.0 §6.9 to
  * §6.13). */
+#define _GNU_SOURCE
 #include <complex.h>
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include "../check.h"
 
 enum { LENGTH = 300 };
@@ -332,8 +335,40 @@ static void aligned(int length) {
     MPI_Type_free(&line);
 }
 
+/* Two numbers that are far apart: what lies between takes no memory. */
+enum { FAR = 256 << 20 };
+
+static void add_far(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    for (int at = 0; at < *count; at++)
+        for (int which = 0; which < 2; which++)
+            *(int *)((char *)inout + which * FAR) += *(int *)((char *)in + which * FAR);
+}
+
+static void apart_by_far(void) {
+    struct rusage before, after;
+    char *in = mmap(NULL, FAR + 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *out = mmap(NULL, FAR + 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Type_create_hindexed(2, (int[]){1, 1}, (MPI_Aint[]){0, FAR}, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(add_far, 1, &op);
+    *(int *)in = 1, *(int *)(in + FAR) = 2, *(int *)out = 3, *(int *)(out + FAR) = 4;
+    getrusage(RUSAGE_SELF, &before);
+    MPI_Reduce_local(in, out, 1, type, op);
+    getrusage(RUSAGE_SELF, &after);
+    EQUAL(*(int *)out, 4);
+    EQUAL(*(int *)(out + FAR), 6);
+    CHECK(after.ru_maxrss - before.ru_maxrss < FAR >> 12);
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+    munmap(in, FAR + 4), munmap(out, FAR + 4);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
+    apart_by_far();
     chars();
     shorts();
     ints();
