@@ -7,7 +7,6 @@ use std::rc::Rc;
 use hikyaku_coll::{Choices, Combination, Element, Reduction};
 use hikyaku_msg::PACKET;
 use hikyaku_nic::fabric::{Arithmetic, Combining, NumberType};
-use hikyaku_nic::ring::copy;
 use hikyaku_rank::Communicator;
 
 use crate::arguments::Operands;
@@ -321,11 +320,6 @@ macro_rules! pairs {
 /// The kernel of an operation on a basic type; `None` if the standard does not define it, or the
 /// type is not supported here.
 pub(crate) fn kernel(op: Predefined, basic: Basic) -> Option<Kernel> {
-    match op {
-        Predefined::Replace => return Some(copy),
-        Predefined::Nothing => return Some(|_, _| {}),
-        _ => {}
-    }
     let logical = matches!(op, Predefined::And | Predefined::Or | Predefined::Xor);
     let bits = matches!(op, Predefined::BitAnd | Predefined::BitOr | Predefined::BitXor);
     let at = basic.size().trailing_zeros() as usize;
@@ -386,7 +380,15 @@ pub(crate) fn element_of(basic: Basic) -> Element {
 
 #[cold]
 fn not_defined(op: Predefined, what: &str) -> Failure {
-    Failure::new(Class::Op, format!("{} is not defined for {what}", op.name()))
+    Failure::new(
+        Class::Op,
+        match op {
+            Predefined::Replace | Predefined::Nothing => {
+                format!("{} is for accumulates alone (MPI 5.0 §12.3.4)", op.name())
+            }
+            _ => format!("{} is not defined for {what}", op.name()),
+        },
+    )
 }
 
 /// A reduction of elements of a type.
@@ -654,6 +656,8 @@ mod tests {
             (Predefined::Sum, Basic::CBool),
             (Predefined::Sum, Basic::Wchar),
             (Predefined::MinLoc, Basic::Int),
+            (Predefined::Replace, Basic::Int),
+            (Predefined::Nothing, Basic::TwoInt),
         ] {
             assert!(kernel(op, basic).is_none(), "{op:?} {}", basic.name());
         }

@@ -335,6 +335,24 @@ static void aligned(int length) {
     MPI_Type_free(&line);
 }
 
+/* The operations of accumulates are for windows alone (MPI 5.0 §12.3.4). */
+static void accumulates(void) {
+    int mine = 5, got = 7;
+    MPI_Request request;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (int which = 0; which < 2; which++) {
+        MPI_Op op = which ? MPI_NO_OP : MPI_REPLACE;
+        CLASS(MPI_Allreduce(&mine, &got, 1, MPI_INT, op, MPI_COMM_WORLD), MPI_ERR_OP);
+        CLASS(MPI_Reduce(&mine, &got, 1, MPI_INT, op, 0, MPI_COMM_WORLD), MPI_ERR_OP);
+        CLASS(MPI_Iscan(&mine, &got, 1, MPI_INT, op, MPI_COMM_WORLD, &request), MPI_ERR_OP);
+        CLASS(MPI_Reduce_local(&mine, &got, 1, MPI_INT, op), MPI_ERR_OP);
+    }
+    EQUAL(got, 7);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 /* Two numbers that are far apart: what lies between takes no memory. */
 enum { FAR = 256 << 20 };
 
@@ -368,6 +386,7 @@ static void apart_by_far(void) {
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
+    accumulates();
     apart_by_far();
     chars();
     shorts();
