@@ -471,7 +471,7 @@ fn operand<'a, D: Dialect>(
 #[inline(always)]
 fn reducing(op: Op, datatype: &Type) -> Option<(Reduction<Kernel>, Element)> {
     let Op::Predefined(op) = op else { return None };
-    let basic = datatype.basic()?;
+    let basic = datatype.values()?;
     let (combine, combination) = (kernel(op, basic)?, op.combination());
     let width = datatype.size().max(1);
     Some((Reduction { combine, commutative: true, width, combination }, element_of(basic)))

@@ -227,9 +227,25 @@ impl<D: Dialect> Mpi<D> {
         })
     }
 
+    /// Gives one of Fortran's kinds of numbers a handle: the same for the same digits, because
+    /// programs may ask again and again, and must not free it (MPI 5.0 §19.1.9).
+    fn add_unnamed(&self, made: Made, into: &HandleAt<D>) -> Result<(), Failure> {
+        let made = made?;
+        let digits = |it: &Datatype| (it.combiner(), it.contents().integers);
+        let wanted = digits(&made);
+        let mut all = self.state.unnamed.borrow_mut();
+        let known = all.iter().find(|known| digits(&known.datatype) == wanted);
+        if let Some(known) = known {
+            into.set(known.handle.get());
+            return Ok(());
+        }
+        all.push(self.give_handle(Type::of(made), into)?);
+        Ok(())
+    }
+
     /// MPI_Type_create_f90_integer.
     pub fn type_create_f90_integer(&self, range: i32, into: HandleAt<D>) -> Result<(), Failure> {
-        self.add_type(Datatype::f90_integer(range.into()), &into)
+        self.add_unnamed(Datatype::f90_integer(range.into()), &into)
     }
 
     /// MPI_Type_create_f90_real.
@@ -239,7 +255,7 @@ impl<D: Dialect> Mpi<D> {
         range: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_type(Datatype::f90_real(given(precision), given(range)), &into)
+        self.add_unnamed(Datatype::f90_real(given(precision), given(range)), &into)
     }
 
     /// MPI_Type_create_f90_complex.
@@ -249,7 +265,7 @@ impl<D: Dialect> Mpi<D> {
         range: i32,
         into: HandleAt<D>,
     ) -> Result<(), Failure> {
-        self.add_type(Datatype::f90_complex(given(precision), given(range)), &into)
+        self.add_unnamed(Datatype::f90_complex(given(precision), given(range)), &into)
     }
 
     /// MPI_Type_match_size.
@@ -287,12 +303,10 @@ impl<D: Dialect> Mpi<D> {
     /// MPI_Type_free. Types that were made of it remain valid.
     pub fn type_free(&self, handle: HandleAt<D>) -> Result<(), Failure> {
         let number = handle.get();
-        let Some(datatype) = self.state.types.get(number) else {
-            return Err(match self.datatype_of(number) {
-                Ok(_) => Failure::new(Class::Type, "a predefined datatype cannot be freed"),
-                Err(failure) => failure,
-            });
-        };
+        let datatype = self.datatype_of(number)?;
+        if datatype.values().is_some() {
+            return Err(Failure::new(Class::Type, "a predefined datatype cannot be freed"));
+        }
         self.delete_attributes((Object::Type, number), &datatype.attributes)?;
         self.state.types.remove(number);
         handle.set_null();

@@ -407,7 +407,7 @@ impl<D: Dialect> Reducing<D> {
         if !datatype.datatype.is_committed() {
             return Err(Failure::new(Class::Type, "the datatype was not committed"));
         }
-        let kernel = match (op, datatype.basic()) {
+        let kernel = match (op, datatype.values()) {
             (Op::Predefined(op), Some(basic)) => {
                 let Some(found) = kernel(op, basic) else {
                     return Err(not_defined(op, basic.name()));
@@ -427,12 +427,12 @@ impl<D: Dialect> Reducing<D> {
 
     /// The element type, for the ranks' comparison of their arguments.
     pub(crate) fn element(&self) -> Element {
-        self.datatype.basic().map_or(Element::BYTE, element_of)
+        self.datatype.values().map_or(Element::BYTE, element_of)
     }
 
     /// The combining operation for a command queue; `None` if only this rank can compute it.
     pub(crate) fn combining(&self) -> Option<Combining> {
-        let (Op::Predefined(op), basic) = (self.op, self.datatype.basic()?) else { return None };
+        let (Op::Predefined(op), basic) = (self.op, self.datatype.values()?) else { return None };
         let (number, is_float) = match (basic.class(), basic.size()) {
             (BasicClass::Signed | BasicClass::Address, 1) | (BasicClass::Character, 1) => {
                 (NumberType::I8, false)

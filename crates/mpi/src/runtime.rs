@@ -86,6 +86,8 @@ pub(crate) struct Runtime {
     pub(crate) groups: Slots<Rc<Group>>,
     pub(crate) types: Slots<Rc<Type>>,
     pub(crate) predefined: OnceCell<Vec<Option<Rc<Type>>>>,
+    /// Predefined datatypes without names: Fortran's kinds of numbers that were asked for.
+    pub(crate) unnamed: RefCell<Vec<Rc<Type>>>,
     pub(crate) ops: Slots<Rc<Op>>,
     pub(crate) requests: Slots<Entry>,
     /// The handle of the shared request of operations that complete at once.
@@ -128,6 +130,7 @@ impl Runtime {
             groups: Slots::new(Object::Group),
             types: Slots::new(Object::Type),
             predefined: OnceCell::new(),
+            unnamed: RefCell::new(Vec::new()),
             ops: Slots::new(Object::Op),
             requests: Slots::new(Object::Request),
             complete: Cell::new(Handle::REQUEST_NULL),

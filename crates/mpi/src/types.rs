@@ -65,6 +65,11 @@ impl Type {
         self.datatype.named()
     }
 
+    /// The predefined datatype whose values it has, if it is predefined, with a name or without.
+    pub(crate) fn values(&self) -> Option<Basic> {
+        self.datatype.values()
+    }
+
     /// Bytes of one element's data.
     #[inline]
     pub(crate) fn size(&self) -> usize {
@@ -556,11 +561,15 @@ impl<D: Dialect> Mpi<D> {
         numbers.iter().map(|number| Ok(self.datatype_of(*number)?.datatype.clone())).collect()
     }
 
-    /// The handle of a datatype: the standard's for a predefined one, else a new one.
+    /// The handle of a datatype: that of a predefined one, else a new one.
     pub(crate) fn handle_of(&self, datatype: Datatype) -> Result<Handle, Failure> {
         let named = datatype.named();
         if let Some((number, _)) = PREDEFINED.iter().find(|(_, basic)| Some(*basic) == named) {
             return Ok(Handle(*number));
+        }
+        let known = self.state.unnamed.borrow();
+        if let Some(known) = known.iter().find(|known| known.datatype.is(&datatype)) {
+            return Ok(known.handle.get());
         }
         let made = Rc::new(Type::of(datatype));
         let handle = self.state.types.add(Rc::clone(&made))?;

@@ -180,11 +180,45 @@ static void structures(void) {
     MPI_Type_free(&type);
 }
 
+/* Fortran's kinds of numbers are predefined: asked for again they are the same, nobody frees them, and
+ * reductions are defined for them (MPI 5.0 §19.1.9). */
+static void kinds(void) {
+    MPI_Datatype integer, real, complex, again, three;
+    int64_t one = rank, ones;
+    double number = rank + 0.5, sum, turn[2] = {rank, 1}, turned[2];
+    int integers[2];
+    MPI_Type_create_f90_integer(18, &integer);
+    MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real);
+    MPI_Type_create_f90_complex(15, 300, &complex);
+    MPI_Allreduce(&one, &ones, 1, integer, MPI_BOR, MPI_COMM_WORLD);
+    int64_t should = 0;
+    for (int from = 0; from < size; from++) should |= from;
+    EQUAL(ones, should);
+    MPI_Allreduce(&number, &sum, 1, real, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(sum == size * size / 2.0);
+    MPI_Reduce(turn, turned, 1, complex, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0) CHECK(turned[0] == size * (size - 1) / 2 && turned[1] == size);
+    MPI_Type_create_f90_real(15, MPI_UNDEFINED, &again);
+    CHECK(again == real);
+    MPI_Type_create_f90_real(15, 300, &again);
+    CHECK(again != real);
+    MPI_Type_contiguous(3, real, &three);
+    MPI_Type_get_contents(three, 1, 0, 1, integers, NULL, &again);
+    CHECK(again == real);
+    MPI_Type_free(&three);
+    if (!is_hikyaku()) return;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CLASS(MPI_Type_free(&again), MPI_ERR_TYPE);
+    CHECK(again == real);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     blocks();
     nested();
     arrays();
     structures();
+    kinds();
     return end();
 }

@@ -173,6 +173,21 @@ impl Datatype {
         }
     }
 
+    /// The predefined type whose values it has, if it is predefined: named, or one of Fortran's
+    /// kinds of numbers, which have no names (MPI 5.0 §19.1.9).
+    pub fn values(&self) -> Option<Basic> {
+        match (&self.node.construction, &self.node.shape) {
+            (Construction::Named(basic), _) => Some(*basic),
+            (
+                Construction::F90Integer { .. }
+                | Construction::F90Real { .. }
+                | Construction::F90Complex { .. },
+                Shape::Leaf(LeafKind::One(basic)),
+            ) => Some(*basic),
+            _ => None,
+        }
+    }
+
     /// Whether both are the same datatype; equal types are not enough.
     pub fn is(&self, other: &Datatype) -> bool {
         Arc::ptr_eq(&self.node, &other.node)
