@@ -84,10 +84,19 @@ impl Type {
     /// Bytes of the data of `elements` elements.
     #[inline]
     pub(crate) fn bytes(&self, elements: i64) -> Result<usize, Failure> {
-        count(elements)?.checked_mul(self.size).ok_or_else(|| {
+        count(elements)?;
+        length_of(elements, self.size).ok_or_else(|| {
             Failure::new(Class::Count, format!("{elements} elements are more than can be counted"))
         })
     }
+}
+
+/// Bytes of so many elements of a size; `None` if they are fewer than none, or more than a slice
+/// may have, which is more than any memory has.
+#[inline(always)]
+fn length_of(elements: i64, size: usize) -> Option<usize> {
+    let length = elements.checked_mul(size as i64)?;
+    (elements >= 0).then_some(length as usize)
 }
 
 fn is_plain(datatype: &Datatype) -> bool {
@@ -199,7 +208,7 @@ impl Area {
     /// [`Area::new`] for contiguous data. `None`: they are not contiguous, or an argument is wrong.
     #[inline(always)]
     pub(crate) fn plain(buffer: Buffer, elements: i64, datatype: &Type) -> Option<Plain> {
-        let length = usize::try_from(elements).ok()?.checked_mul(datatype.size)?;
+        let length = length_of(elements, datatype.size)?;
         let is_here = buffer.is_memory() || length == 0;
         (datatype.is_plain.get() && is_here).then_some(Plain { buffer, length })
     }

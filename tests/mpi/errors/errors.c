@@ -155,6 +155,22 @@ static void buffers(void) {
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* More bytes than any memory has. */
+static void counts(void) {
+    MPI_Count most = (MPI_Count)1 << 61, bytes = 0;
+    MPI_Request request;
+    if (!is_hikyaku()) return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    CLASS(MPI_Send_c(&rank, most, MPI_INT, right(), 1, MPI_COMM_WORLD), MPI_ERR_COUNT);
+    CLASS(MPI_Irecv_c(&rank, most, MPI_INT, left(), 1, MPI_COMM_WORLD, &request), MPI_ERR_COUNT);
+    CLASS(MPI_Bcast_c(&rank, INT64_MAX, MPI_DOUBLE, 0, MPI_COMM_WORLD), MPI_ERR_COUNT);
+    CLASS(MPI_Pack_size_c(most, MPI_INT, MPI_COMM_WORLD, &bytes), MPI_ERR_COUNT);
+    EQUAL(bytes, 0);
+    EQUAL(MPI_Pack_size_c(most - 1, MPI_INT, MPI_COMM_WORLD, &bytes), MPI_SUCCESS);
+    EQUAL(bytes, INT64_MAX - 3);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     handlers();
@@ -162,5 +178,6 @@ int main(int argc, char **argv) {
     truncated();
     freed();
     buffers();
+    counts();
     return end();
 }
