@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use crate::communicators::Comm;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Handle, Object};
 use crate::failure::{Class, Failure};
 use crate::operations::{Op, Reducing};
 use crate::raw::{Buffer, Handles, Numbers};
@@ -197,8 +197,8 @@ pub enum BlockTypes<D: Dialect> {
     /// Handles in the program's memory.
     Given(Handles<D>),
     /// The types themselves, for an operation that starts after the call: the program may have
-    /// freed the handles by then.
-    Kept(Rc<[Given]>),
+    /// freed the handles by then. `None`: the null handle.
+    Kept(Rc<[Option<Given>]>),
 }
 
 impl<D: Dialect> Clone for BlockTypes<D> {
@@ -228,11 +228,29 @@ impl<D: Dialect> BlockTypes<D> {
         }
     }
 
-    /// One type, after [`BlockTypes::check`].
-    pub(crate) fn get(&self, mpi: &Mpi<D>, at: usize) -> Given {
+    /// One type, after [`BlockTypes::check`]; `None`: the null handle.
+    fn get(&self, mpi: &Mpi<D>, at: usize) -> Option<Given> {
         match self {
-            BlockTypes::Given(handles) => mpi.datatype_of(handles.get(at)),
+            BlockTypes::Given(handles) => match handles.get(at) {
+                Handle::DATATYPE_NULL => None,
+                number => Some(mpi.datatype_of(number)),
+            },
             BlockTypes::Kept(types) => types[at].clone(),
+        }
+    }
+
+    /// The memory of one block, after [`BlockTypes::check`]. A block without elements needs no
+    /// type: programs give the null handle where ranks exchange nothing, as MPICH allows.
+    pub(crate) fn area(
+        &self,
+        mpi: &Mpi<D>,
+        at: usize,
+        (buffer, count): (Buffer, i64),
+    ) -> Result<Area, Failure> {
+        match self.get(mpi, at) {
+            None if count == 0 => Ok(Area::NOTHING),
+            None => Err(mpi.no_such(Object::Type, Handle::DATATYPE_NULL)),
+            Some(datatype) => Area::new(buffer, count, &*datatype?),
         }
     }
 }
@@ -248,7 +266,7 @@ impl<D: Dialect> Blocks<BlockTypes<D>> {
         let types = &self.datatype;
         let block = |rank, count, at| {
             types.check(rank + 1, "types")?;
-            Area::new(self.buffer.at(at), count, &*types.get(mpi, rank)?)
+            types.area(mpi, rank, (self.buffer.at(at), count))
         };
         self.each(comm, block).map_err(of_side)
     }

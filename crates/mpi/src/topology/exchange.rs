@@ -91,8 +91,7 @@ impl EdgeSide<'_> {
         let Blocks { buffer, counts, displacements, datatype: types } = blocks;
         types.check(self.0.len(), "types")?;
         self.blocks(|edge| {
-            let datatype = types.get(mpi, edge)?;
-            Area::new(buffer.at(displacements.get(edge)), counts.get(edge), &datatype)
+            types.area(mpi, edge, (buffer.at(displacements.get(edge)), counts.get(edge)))
         })
     }
 
