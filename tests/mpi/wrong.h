@@ -37,6 +37,7 @@ static MPI_Group group = MPI_GROUP_NULL, other_group = MPI_GROUP_NULL;
 static MPI_Comm cart = MPI_COMM_NULL, graph = MPI_COMM_NULL, dist_graph = MPI_COMM_NULL;
 static MPI_Comm inter = MPI_COMM_NULL;
 static MPI_Info info = MPI_INFO_NULL;
+static MPI_Errhandler handler = MPI_ERRORS_RETURN;
 static MPI_Datatype derived = MPI_DATATYPE_NULL, uncommitted = MPI_DATATYPE_NULL;
 static struct { int comm, type, win; } key_of;
 static struct { int class, code; } added;
@@ -272,6 +273,7 @@ static void run(int from, int is_right) {
 static void call_alone(char when) {
     alarm(PATIENCE);
     made = nothing;
+    handler = MPI_ERRORS_ARE_FATAL;
     if (when != 'b') MPI_Init(NULL, NULL), size = 1;
     if (when == 'a') MPI_Finalize();
     if (when == 'f') {

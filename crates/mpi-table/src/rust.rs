@@ -137,16 +137,17 @@ fn ident(name: &str) -> String {
     }
 }
 
-/// The object whose error handler gets failures: the first argument that can have one.
+/// The object whose error handler gets failures: the first argument that can have one. A function
+/// that makes an object without another one has the handler itself (MPI 5.0 §7.4.2, §11.3.1).
 fn scope(function: &Function) -> String {
-    let has_handler = |argument: &&Argument| {
-        let kinds = [Object::Comm, Object::Win, Object::Session];
-        let (Kind::Handle(object) | Kind::HandleOrNull(object)) = argument.kind else {
-            return false;
-        };
-        kinds.contains(&object)
+    let of = |kinds: &[Object]| {
+        function.arguments.iter().find(|argument| match argument.kind {
+            Kind::Handle(object) | Kind::HandleOrNull(object) => kinds.contains(&object),
+            _ => false,
+        })
     };
-    match function.arguments.iter().find(has_handler) {
+    let has_handler = of(&[Object::Comm, Object::Win, Object::Session]);
+    match has_handler.or_else(|| of(&[Object::Errhandler])) {
         Some(Argument { name, kind: Kind::Handle(object) | Kind::HandleOrNull(object) }) => {
             format!("Some((Object::{object:?}, {}))", ident(name))
         }
@@ -170,13 +171,14 @@ fn body(function: &Function, table: &[Function], name: &str, large: bool) -> Str
         Some((base, verb)) => collective(&all, &base, verb, passed),
     };
     let mpi = if large { "let mpi = &mpi.with_large_counts(); " } else { "" };
+    let nulled: String = all.iter().filter_map(|it| nulled(it)).collect();
     // A valid communicator or session implies that MPI is in use.
-    let needs =
-        if scope == "None" && !function.is_always_allowed() { "mpi.needs_mpi()?; " } else { "" };
+    let implies = scope != "None" && !scope.contains("Errhandler");
+    let needs = if implies || function.is_always_allowed() { "" } else { "mpi.needs_mpi()?; " };
     // Move: borrowed values would be stored twice, by this call and by the code that catches
     // panics.
     format!(
-        "    hikyaku_mpi::call::<D>({}, {scope}, move |mpi| {{ {needs}{mpi}{form} }})",
+        "    hikyaku_mpi::call::<D>({}, {scope}, move |mpi| {{ {needs}{nulled}{mpi}{form} }})",
         described(function, name, &function.arguments)
     )
 }
@@ -391,6 +393,15 @@ fn found(object: Object, argument: &Argument) -> String {
     format!("mpi.{finder}({name}).map_err(|it| it.named(\"{said}\"))")
 }
 
+/// Writes the null handle for a communicator that the call makes, before it looks at its other
+/// arguments: programs read the handle even if the call fails.
+fn nulled(argument: &Argument) -> Option<String> {
+    let (name, said) = (ident(argument.name), argument.name);
+    let is_made = argument.kind == Kind::HandleOut(Object::Comm);
+    let at = format!("HandleAt::<D>::new(Object::Comm, {name}, \"{said}\")?");
+    is_made.then(|| format!("let {name} = {at}.nulled(); "))
+}
+
 /// An argument of the method's call; `None` if the method does not take it.
 fn pass(argument: &Argument, large: bool) -> Option<String> {
     let (name, said) = (ident(argument.name), argument.name);
@@ -400,12 +411,9 @@ fn pass(argument: &Argument, large: bool) -> Option<String> {
         Kind::HandleOrNull(_) => name,
         Kind::Handle(Object::Message) => format!("D::number(Object::Message, {name})"),
         Kind::Handle(object) => format!("{}?", found(object, argument)),
+        Kind::HandleOut(Object::Comm) => name,
         Kind::HandleOut(object) | Kind::HandleInOut(object) => {
-            let nulled = match argument.kind {
-                Kind::HandleOut(Object::Comm) => ".nulled()",
-                _ => "",
-            };
-            format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?{nulled}")
+            format!("HandleAt::<D>::new(Object::{object:?}, {name}, \"{said}\")?")
         }
         Kind::HandlesIn(object) => format!("Handles::<D>::new(Object::{object:?}, {name})"),
         Kind::HandlesInOut(object) | Kind::HandlesOut(object) => {

@@ -54,10 +54,10 @@ impl Codes {
 enum Scoped {
     Comm(Rc<Comm>),
     Session(Arc<Session>),
-    /// A communicator that this call cannot use, described.
+    /// An object that this call cannot use, described.
     Apart {
         place: String,
-        handle: Handle,
+        owner: (Object, Handle),
         handler: Handler,
     },
 }
@@ -74,7 +74,7 @@ impl Scoped {
     fn owner(&self) -> (Object, Handle) {
         match self {
             Scoped::Comm(comm) => (Object::Comm, comm.handle.get()),
-            Scoped::Apart { handle, .. } => (Object::Comm, *handle),
+            Scoped::Apart { owner, .. } => *owner,
             Scoped::Session(session) => {
                 (Object::Session, Handle(session.handle.load(Ordering::Relaxed)))
             }
@@ -99,13 +99,15 @@ impl<D: Dialect> Mpi<D> {
         let scoped = match scope {
             Some((Object::Comm, handle)) => self.comm(handle).ok().map(Scoped::Comm),
             Some((Object::Session, handle)) => self.session(handle).ok().map(Scoped::Session),
+            Some((Object::Errhandler, handle)) => self.unmade(handle),
             _ => None,
         };
         let scoped = scoped.or_else(|| {
             let (handle, handler) = failure.comm?;
             let known = self.comm(D::handle(Object::Comm, handle)).map(Scoped::Comm);
             let place = "a communicator that was freed".to_owned();
-            Some(known.unwrap_or(Scoped::Apart { place, handle, handler }))
+            let owner = (Object::Comm, handle);
+            Some(known.unwrap_or(Scoped::Apart { place, owner, handler }))
         });
         // Errors of no object are handled as errors of MPI_COMM_SELF (MPI 5.0 §9.3).
         let scoped = scoped.or_else(|| match self.is_beside {
@@ -124,6 +126,17 @@ impl<D: Dialect> Mpi<D> {
         code
     }
 
+    /// The object that the call should have made with this error handler.
+    fn unmade(&self, handle: D::Handle) -> Option<Scoped> {
+        let handler = self.errhandler(handle).ok()?.0;
+        let kind = if let Handler::Own(object, _) = handler { object } else { Object::Comm };
+        let place = match self.state.joined.get() {
+            Some((rank, _)) => format!("rank {rank} of the job"),
+            None => "a process outside of MPI".to_owned(),
+        };
+        Some(Scoped::Apart { place, owner: (kind, Handle::null(kind)), handler })
+    }
+
     /// MPI_COMM_SELF for a call that did not enter: another thread may be using it.
     fn own_beside(&self) -> Option<Scoped> {
         let (rank, size) = self.state.joined.get()?;
@@ -133,7 +146,7 @@ impl<D: Dialect> Mpi<D> {
                 1 => "rank 0 of MPI_COMM_SELF".to_owned(),
                 _ => format!("rank 0 of MPI_COMM_SELF (rank {rank} of the job)"),
             },
-            handle: Handle::COMM_SELF,
+            owner: (Object::Comm, Handle::COMM_SELF),
             handler: *lock(&self.state.own_handler),
         })
     }

@@ -203,12 +203,53 @@ static void requests(MPI_Comm comm) {
     }
 }
 
+/* What makes an object without another one has the handler that the object would have. MPICH 5.0.2, as
+ * PyPI has it, does not look at the info object. */
+static int comm_errors, session_errors;
+
+static void of_comm(MPI_Comm *comm, int *code, ...) {
+    CHECK(*comm == MPI_COMM_NULL && *code != MPI_SUCCESS);
+    comm_errors++;
+}
+
+static void of_session(MPI_Session *session, int *code, ...) {
+    CHECK(*session == MPI_SESSION_NULL && *code != MPI_SUCCESS);
+    session_errors++;
+}
+
+static void unmade(MPI_Session session) {
+    MPI_Errhandler handlers[2];
+    MPI_Session other;
+    MPI_Group group;
+    MPI_Comm comm;
+    MPI_Info info, freed;
+    if (!is_hikyaku()) return;
+    MPI_Comm_create_errhandler(of_comm, &handlers[0]);
+    MPI_Session_create_errhandler(of_session, &handlers[1]);
+    MPI_Info_create(&info);
+    freed = info;
+    MPI_Info_free(&info);
+    MPI_Group_from_session_pset(session, "mpi://SELF", &group);
+    CLASS(MPI_Comm_create_from_group(group, "x", freed, handlers[0], &comm), MPI_ERR_INFO);
+    EQUAL(comm_errors, 1);
+    CHECK(comm == MPI_COMM_NULL);
+    CLASS(MPI_Comm_create_from_group(group, "x", freed, MPI_ERRORS_RETURN, &comm), MPI_ERR_INFO);
+    CLASS(MPI_Intercomm_create_from_groups(group, 0, group, 0, "x", freed, handlers[0], &comm),
+          MPI_ERR_INFO);
+    EQUAL(comm_errors, 2);
+    CLASS(MPI_Session_init(freed, handlers[1], &other), MPI_ERR_INFO);
+    EQUAL(session_errors, 1);
+    MPI_Group_free(&group);
+    for (int at = 0; at < 2; at++) MPI_Errhandler_free(&handlers[at]);
+}
+
 int main(int argc, char **argv) {
     MPI_Session kept = kept_open(MPI_INFO_NULL), session = begun();
     MPI_Comm comm = made(session, "mpi://WORLD", "all");
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
     sets(session);
+    unmade(session);
     for (int way = 0; way < 4; way++) buffered(session, comm, way % 2, way / 2);
     duplicates(comm);
     between(session);

@@ -170,7 +170,7 @@ fn handle(form: Form<'_>, argument: &Argument, object: Object) -> String {
         Object::Message => "MPI_MESSAGE_NO_PROC",
         Object::Info if of("Info_") => "info",
         Object::Info => "MPI_INFO_NULL",
-        Object::Errhandler => "MPI_ERRORS_RETURN",
+        Object::Errhandler => "handler",
         Object::Session => "session",
         Object::Win | Object::File => "0",
     }
