@@ -116,6 +116,10 @@ impl<D: Dialect> Mpi<D> {
         });
         let code = code_of::<D>(failure);
         *lock(&self.state.told) = Some((code, call.explain(failure)));
+        // Errors of the tools' interface call no handler, and end no process (MPI 5.0 §15.3).
+        if call.name.starts_with("MPI_T_") {
+            return code;
+        }
         match (scoped.as_ref().map_or(Handler::Fatal, Scoped::handler), scoped) {
             (Handler::Return, _) => {}
             (Handler::Own(_, function), Some(scoped)) => {
