@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::io::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,7 +189,7 @@ impl<D: Dialect> Mpi<D> {
     pub(crate) fn end_job(&self, line: &str, code: i32, reason: EndReason) -> ! {
         let job = self.state.job.borrow().clone();
         if job.is_none_or(|job| job.ends_job(reason)) {
-            eprintln!("{line}");
+            print_line(line);
         }
         crate::runtime::outside(|| std::process::exit(code))
     }
@@ -415,6 +416,11 @@ impl<D: Dialect> Mpi<D> {
         lock(&self.state.codes).find_mut::<D>(code)?.text.clear();
         Ok(())
     }
+}
+
+/// Prints a line to the standard error output. One that is full or closed is not another failure.
+pub(crate) fn print_line(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// The code of a failure: the one that a function of the program returned, else that of its class.

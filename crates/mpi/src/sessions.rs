@@ -13,7 +13,7 @@ use hikyaku_rank::{Communicator, Foreign, InitError, Inside};
 use crate::buffered::Outbox;
 use crate::dialect::{Dialect, Handle, Object};
 use crate::environment::THREAD_MULTIPLE;
-use crate::errors::{Handler, Handling};
+use crate::errors::{Handler, Handling, print_line};
 use crate::failure::{Class, Failure};
 use crate::info::Info;
 use crate::raw::{HandleAt, Out, TextAt};
@@ -211,6 +211,6 @@ impl crate::runtime::Runtime {
 /// has had no chance yet to choose an error handler.
 #[expect(clippy::disallowed_methods, reason = "going on would be a wrong result, once a process")]
 fn refuse(foreign: &Foreign) -> ! {
-    eprintln!("MPI_Init: {foreign}");
+    print_line(&format!("MPI_Init: {foreign}"));
     std::process::exit(2)
 }

@@ -182,6 +182,23 @@ fn jobs_end_alike_by_both_binary_interfaces() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// A line that cannot be written, because the disk is full or there is no output, changes no code.
+/// Functions of the tools' interface end nothing, with a code.
+#[test]
+fn codes_stay_what_they_are_where_no_line_can_be_printed() {
+    let folder = scratch("unprinted");
+    let program = compile(&root().join("tests/mpi/refused.c"), &folder);
+    for (case, code) in [("finalize before", 16), ("thread before", 13), ("tools before", 55)] {
+        for output in ["2>/dev/full", "2>&-"] {
+            let mut shell = Command::new("sh");
+            let script = format!("exec \"$0\" \"$1\" {output}");
+            let status = shell.args(["-c", &script]).arg(&program).arg(case).status().unwrap();
+            assert_eq!(status.code(), Some(code), "{case} {output}: {status}");
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 /// Wrong calls at the ends of a program, and calls of functions that are not built. With a handler
 /// of the program the program goes on; without one the job ends.
 #[test]
