@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use hikyaku_nic::hosted::{Rest, RestStart};
 use hikyaku_nic::threads::{Attendant, Berth, ClaimOrder};
-use hikyaku_shm::{sleep_while, wake_one};
+use hikyaku_shm::{longest_sleep, sleep_while, wake_one};
 use thiserror::Error;
 
 use crate::communicator::Communicator;
 use crate::rank::Rank;
-use crate::threads::{Gate, Outside, SLEEP, Wants};
+use crate::threads::{Gate, Outside, Wants};
 use crate::waiting::unreported;
 
 /// The time without a start or an end of a wait after which the spare thread attends, or sleeps
@@ -165,7 +165,7 @@ impl Rank {
             false => spare.berth.make(),
         }
         let outside = Outside::new(self, gate);
-        spare.sleep(if is_long { SLEEP } else { QUIET });
+        spare.sleep(if is_long { longest_sleep() } else { QUIET });
         drop(outside);
         self.threads.crew.borrow_mut().get_up_as_spare();
         now

@@ -24,13 +24,12 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
 
 use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
 use hikyaku_nic::hosted::{AwaitedStep, Rest, RestStart};
 use hikyaku_nic::threads::{Berth, ThreadCrew};
-use hikyaku_shm::{Nap, around_forks, sleep_while, wake_one};
+use hikyaku_shm::{Nap, around_forks, longest_sleep, sleep_while, wake_one};
 
 use crate::communicator::Communicator;
 use crate::init::joined_here;
@@ -38,10 +37,6 @@ use crate::port::RankPort;
 use crate::rank::Rank;
 use crate::tasks::Tasks;
 use crate::waiting::unreported;
-
-/// The longest sleep of a thread that does not attend, as for sleeps on a doorbell: a safeguard
-/// against improbable faults.
-pub(crate) const SLEEP: Duration = Duration::from_millis(100);
 
 /// How often such a thread yields before it sleeps, so that an early call finds it awake.
 const GIVE_WAY: u32 = 32;
@@ -402,7 +397,8 @@ impl ThreadWait<'_> {
             }
             std::thread::yield_now();
         }
-        berth.sleep(|word, value| sleep_while(word, value, Some(SLEEP)));
+        // As for sleeps on a doorbell: the limit is a safeguard against improbable faults.
+        berth.sleep(|word, value| sleep_while(word, value, Some(longest_sleep())));
         drop(outside);
         rank.threads.crew.borrow_mut().get_up(&berth);
     }
@@ -450,6 +446,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::sync_channel;
     use std::thread::{scope, spawn, yield_now};
+    use std::time::Duration;
 
     use hikyaku_coll::Choices;
     use hikyaku_nic::fabric::{

@@ -70,7 +70,7 @@ fn attach_as(job: &str, rank: Option<&str>) -> Result<ShmPort, AttachError> {
 pub fn attach_to(name: &str, rank: Rank) -> Result<ShmPort, AttachError> {
     let expected = "<launcher's process id>:<file descriptor>:<inode>";
     let (memory, facts) = find(parse(JOB_VARIABLE, name, expected)?)?;
-    join(memory, &facts, rank, WaitTimes::DEFAULT)
+    join(memory, &facts, rank, WaitTimes::of_process())
 }
 
 /// Takes over a socket that another program has left open for this one. `None`: it is not a socket,

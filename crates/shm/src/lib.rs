@@ -69,7 +69,7 @@ pub use memory::available as available_memory;
 pub use plan::{Hosts, JobConfig};
 pub use protected::{ExpectedPart, Inbox, ProtectedFile, ProtectedMemory};
 pub use view::View;
-pub use wait::{sleep_while, wake_one};
+pub use wait::{longest_sleep, sleep_while, wake_one};
 pub use watch::{MOST_CONNECTIONS, WatchError, launcher_behind, parent};
 
 /// A rank's port on the shared-memory fabric. Its links have no faults until

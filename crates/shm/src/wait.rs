@@ -10,6 +10,7 @@
 //! Where the barrier is not available (an old kernel, a filter), sleeps are bounded by
 //! [`WaitTimes::unsure`] instead: a lost wake-up then costs that long.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use hikyaku_nic::sync::{AtomicU32, AtomicU64};
@@ -57,6 +58,11 @@ impl WaitTimes {
         unsure: Duration::from_millis(1),
     };
 
+    /// The times of a rank that is a process.
+    pub(crate) fn of_process() -> WaitTimes {
+        WaitTimes { sleep: longest_sleep(), ..WaitTimes::DEFAULT }
+    }
+
     /// The times of a rank that is one of `ranks` on its host. All together poll no more often than
     /// [`SLEEPERS`] ranks do: 2,048 ranks with ten polls a second each keep one processor busy with
     /// nothing, and ranks that have work wait for it.
@@ -64,6 +70,20 @@ impl WaitTimes {
         let times = ranks.div_ceil(SLEEPERS).max(1);
         WaitTimes { sleep: self.sleep * times, unsure: self.unsure * times, ..self }
     }
+}
+
+/// The variable with the length of [`longest_sleep`] in seconds, for builds with assertions. If it
+/// is long, a lost wake-up is a hang, and not a delay that no test detects.
+const LONGEST_SLEEP: &str = "HIKYAKU_TEST_SLEEP";
+
+/// The longest single sleep of a rank, or of one of its threads, that another one ends.
+pub fn longest_sleep() -> Duration {
+    static LONGEST: OnceLock<Duration> = OnceLock::new();
+    *LONGEST.get_or_init(|| {
+        let given = if cfg!(debug_assertions) { std::env::var(LONGEST_SLEEP).ok() } else { None };
+        let seconds = given.and_then(|given| given.parse().ok());
+        seconds.map_or(WaitTimes::DEFAULT.sleep, Duration::from_secs)
+    })
 }
 
 /// The number of ranks of a host up to which sleeps are as long as [`WaitTimes::DEFAULT`] says.
