@@ -195,6 +195,14 @@ impl CopyPort for Unruly {
         can
     }
 
+    fn set_revoked(&mut self, is_revoked: bool) {
+        self.inner.set_revoked(is_revoked);
+    }
+
+    fn has_revoked(&self, rank: Rank) -> bool {
+        self.inner.has_revoked(rank)
+    }
+
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
         self.inner.open_joint(into)
     }

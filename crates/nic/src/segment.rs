@@ -14,6 +14,8 @@
 //!               ring_bytes × rings  payload
 //!               Awaited             the group member that the rank waits for   (rank)
 //!               joint word          the copy that both of its ends make     (rank, that sender)
+//!               revoked word        whether its memory may have other contents than announced
+//!                                                                           (rank)
 //!               ControlLines × channels                                       (rank)
 //!               sync counts × channels                                        (rank)
 //!               MemberCounter × channels                       (members add; rank)
@@ -384,6 +386,7 @@ struct Offsets {
     payload: usize,
     awaited: usize,
     joint: usize,
+    revoked: usize,
     lines: usize,
     syncs: usize,
     counters: usize,
@@ -411,7 +414,8 @@ impl Offsets {
         let awaited =
             (payload + layout.rings as usize * layout.ring_bytes as usize).next_multiple_of(4096);
         let joint = awaited + size_of::<Awaited>();
-        let lines = joint + size_of::<Line<AtomicU64>>();
+        let revoked = joint + size_of::<Line<AtomicU64>>();
+        let lines = revoked + size_of::<Line<AtomicU64>>();
         let channels = layout.groups.channels as usize;
         let syncs = lines + channels * size_of::<ControlLines>();
         let counters = syncs + channels * size_of::<SyncCounts>();
@@ -429,6 +433,7 @@ impl Offsets {
             payload,
             awaited,
             joint,
+            revoked,
             lines,
             syncs,
             counters,
@@ -724,6 +729,13 @@ impl<'m> Segment<'m> {
         JointWord(self.part::<Line<AtomicU64>>(self.at.joint))
     }
 
+    /// Nonzero while the rank has taken memory back that its peers may still read
+    /// ([`CopyPort::set_revoked`](crate::fabric::CopyPort::set_revoked)).
+    #[inline]
+    pub fn revoked(&self) -> &'m Line<AtomicU64> {
+        self.part(self.at.revoked)
+    }
+
     /// Its control lines on a channel. The channel must exist.
     #[inline]
     pub fn lines(&self, channel: u32) -> &'m ControlLines {
@@ -789,8 +801,8 @@ mod tests {
             let size = layout.segment_bytes();
             let tables = [0, at.sources, at.senders, at.contexts, at.segments];
             let rings = [at.queues, at.commands, at.status, at.slots, at.rings, at.payload];
-            let groups = [at.awaited, at.joint, at.lines, at.syncs, at.counters, at.area, size];
-            let marks = [&tables[..], &rings, &groups].concat();
+            let groups = [at.awaited, at.joint, at.revoked, at.lines, at.syncs, at.counters];
+            let marks = [&tables[..], &rings, &groups, &[at.area, size]].concat();
             assert!(marks.is_sorted());
             assert!(marks.iter().all(|mark| mark.is_multiple_of(ALIGN)), "{ranks}: {marks:?}");
         }

@@ -563,6 +563,14 @@ impl CopyPort for RankPort {
         self.near.read(from, into)
     }
 
+    fn set_revoked(&mut self, is_revoked: bool) {
+        self.near.set_revoked(is_revoked);
+    }
+
+    fn has_revoked(&self, rank: Rank) -> bool {
+        self.near.has_revoked(rank)
+    }
+
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {
         self.near.open_joint(into)
     }

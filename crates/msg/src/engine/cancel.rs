@@ -96,6 +96,10 @@ impl<P: CopyPort> Engine<P> {
                     let kept = buffer.as_slice().to_vec();
                     is_read = !self.port.replace_lent(destination, id.word(), &kept);
                     send.body = SendBody::Owned(kept);
+                } else {
+                    // A receiver on this node may read it before the CANCEL arrives.
+                    self.is_revoked = true;
+                    self.port.set_revoked(true);
                 }
                 self.cancel(id);
                 if is_read {
@@ -106,6 +110,20 @@ impl<P: CopyPort> Engine<P> {
                 self.forget(id);
                 self.post_control(destination, Control::Abort { receiver });
             }
+        }
+    }
+
+    /// Ends the mark of an abandoned message once its receiver has answered, or is gone.
+    pub(super) fn restore(&mut self) {
+        let is_open = |(_, request): (RequestId, &RequestState)| match request {
+            RequestState::Send(send) => {
+                send.abandoned && matches!(send.stage, SendStage::Announced { .. })
+            }
+            _ => false,
+        };
+        if self.is_revoked && !self.requests.iter().any(is_open) {
+            self.is_revoked = false;
+            self.port.set_revoked(false);
         }
     }
 

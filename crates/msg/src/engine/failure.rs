@@ -61,6 +61,7 @@ impl<P: CopyPort> Engine<P> {
         {
             incoming.parts.discard(&mut self.port);
         }
+        self.restore();
     }
 
     /// An error if a receive needs a dead rank and no message for it is here.

@@ -9,6 +9,7 @@ use hikyaku_nic::fabric::{Activity, CopyPort, JointCopy, Rank, RemoteAddress, Wa
 use hikyaku_nic::time::Time;
 
 use super::Engine;
+use super::rendezvous::check_revoked;
 use crate::envelope::{context_of, tag_of};
 use crate::protocol::Control;
 use crate::request::{Announced, Joint, ReceiveStage, RequestId, SendStage};
@@ -64,7 +65,12 @@ impl<P: CopyPort> Engine<P> {
         let Some(into) = buffer.whole().and_then(|it| it.get_mut(..copy.length as usize)) else {
             return false;
         };
-        match self.port.read_jointly(from, into, &copy) {
+        let length = into.len();
+        let read = match self.port.read_jointly(from, into, &copy) {
+            Ok(true) => check_revoked(&self.port, source, offset, length).map(|()| true),
+            read => read,
+        };
+        match read {
             Ok(false) => false,
             Ok(true) => {
                 self.joint = None;

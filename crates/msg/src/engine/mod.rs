@@ -108,6 +108,8 @@ pub struct Engine<P: CopyPort> {
     joint: Option<RequestId>,
     /// The send of a future whose receiver copies and asks for help: its request word and the copy.
     late_join: Option<(u64, JointCopy)>,
+    /// Whether this rank's memory is marked as revoked: it has abandoned an announced message.
+    is_revoked: bool,
     /// A receive was posted or a probe began since the last relief: it may need a source whose mark
     /// was known before.
     needs_more: bool,
@@ -221,6 +223,7 @@ impl<P: CopyPort> Engine<P> {
             moves_rings: false,
             joint: None,
             late_join: None,
+            is_revoked: false,
             needs_more: false,
             early_looks: EarlyLooks::default(),
             idle_rounds: 0,

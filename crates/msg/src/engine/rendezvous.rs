@@ -17,7 +17,8 @@
 //!
 //! The address need not be valid: if a read is refused, out of bounds or not possible on this
 //! fabric, the receiver sends a CTS. After the kernel has refused once, no address of that source
-//! is tried again (containers refuse every time).
+//! is tried again (containers refuse every time). A sender that abandons a message marks its memory
+//! as revoked until the receiver has answered: what is read meanwhile does not count.
 
 use hikyaku_nic::fabric::{CopyPort, LentAddress, PostError, Rank, RemoteAddress, Space};
 use hikyaku_nic::time::Time;
@@ -300,6 +301,7 @@ impl<P: CopyPort> Engine<P> {
         if send.abandoned {
             self.forget(id);
             self.post_control(source, Control::Abort { receiver });
+            self.restore();
             return true;
         }
         send.stage = SendStage::Stream { receiver, sent: 0, want };
@@ -325,6 +327,7 @@ impl<P: CopyPort> Engine<P> {
             }
             _ => return false,
         }
+        self.restore();
         true
     }
 
@@ -363,7 +366,19 @@ pub(super) fn read_out_of(
         port.read(RemoteAddress { rank, space, offset }, chunk)?;
         offset = offset.wrapping_add(chunk.len() as u64);
     }
-    Ok(())
+    check_revoked(port, rank, start, into.len())
+}
+
+/// Checks that bytes which were read of a rank are those that it has announced. If it has abandoned
+/// any announced message, its receivers ask for theirs instead: a CTS finds that message or not.
+pub(super) fn check_revoked(
+    port: &impl CopyPort,
+    rank: Rank,
+    offset: u64,
+    length: usize,
+) -> Result<(), PostError> {
+    let outside = PostError::OutOfBounds { rank, offset, length: length as u64 };
+    if port.has_revoked(rank) { Err(outside) } else { Ok(()) }
 }
 
 /// A message of which nothing has arrived, and whose parts will name its request.

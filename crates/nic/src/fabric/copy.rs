@@ -52,6 +52,19 @@ pub trait CopyPort: Port {
     /// The address is out of bounds, the peer is gone, or the fabric or kernel refuses.
     fn read(&mut self, from: RemoteAddress, into: &mut [u8]) -> Result<(), PostError>;
 
+    /// Records whether this rank has taken exposed bytes back that peers may still read. Set it
+    /// before the bytes change, until each of those peers has answered.
+    fn set_revoked(&mut self, is_revoked: bool) {
+        let _ = is_revoked;
+    }
+
+    /// Whether a rank has done so: bytes that were read of it before this call may be others than
+    /// it has exposed.
+    fn has_revoked(&self, rank: Rank) -> bool {
+        let _ = rank;
+        false
+    }
+
     /// Lends these bytes of this process to a rank of another host, under a name. Until they are
     /// taken back, that rank may fetch them from the returned address, without this rank's program
     /// where the fabric's hardware or the kernel reads them. The caller gives the same promise

@@ -3,6 +3,7 @@
 use super::{Host, HostedPort};
 use crate::fabric::{CopyPort, JointCopy, PeerState, PostError, Rank, RemoteAddress, Space};
 use crate::ring::{CopyStage, MOST_COPIES, Pages};
+use crate::sync::{Ordering, fence};
 
 impl<H: Host> CopyPort for HostedPort<H> {
     fn expose(&self, bytes: &[u8]) -> Option<RemoteAddress> {
@@ -20,6 +21,20 @@ impl<H: Host> CopyPort for HostedPort<H> {
         }
         self.spend_reading(from, into.len() as u64);
         self.host.read(from, into)
+    }
+
+    fn set_revoked(&mut self, is_revoked: bool) {
+        self.own.revoked().store(is_revoked.into(), Ordering::Relaxed);
+        // A rank that reads what the program writes after this call sees the word: pairs with the
+        // fence in `has_revoked`.
+        fence(Ordering::Release);
+    }
+
+    #[inline]
+    fn has_revoked(&self, rank: Rank) -> bool {
+        fence(Ordering::Acquire);
+        let peer = self.peers.get(rank as usize);
+        peer.is_some_and(|peer| peer.target.revoked().load(Ordering::Relaxed) != 0)
     }
 
     fn open_joint(&mut self, into: &[u8]) -> Option<JointCopy> {

@@ -105,6 +105,14 @@ macro_rules! pass_copies_through {
             self.$port.copies_from(space)
         }
 
+        fn set_revoked(&mut self, is_revoked: bool) {
+            self.$port.set_revoked(is_revoked);
+        }
+
+        fn has_revoked(&self, rank: Rank) -> bool {
+            self.$port.has_revoked(rank)
+        }
+
         fn lend(
             &mut self,
             to: Rank,

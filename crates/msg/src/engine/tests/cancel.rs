@@ -127,6 +127,20 @@ fn an_abandoned_announcement_ends_its_receive() {
     }
 }
 
+#[test]
+fn an_abandoned_announcement_is_not_read_early() {
+    let (mut a, mut b) = pair();
+    a.port_mut().rules().process = true;
+    let send = isend(&mut a, &pattern(600, 1), to(1, 0));
+    b.progress();
+    a.abandon(send);
+    b.read_early();
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(b.probe(any()), Ok(None));
+    assert_clean(&a);
+    assert_clean(&b);
+}
+
 /// If the same key cannot lend a copy, the receiver no longer uses the memory on return.
 #[test]
 fn an_abandoned_loan_outlasts_whoever_fetches_it() {

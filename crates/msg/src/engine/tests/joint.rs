@@ -4,9 +4,9 @@ use hikyaku_nic::fabric::{Activity, DeathCause, MemoryPort, Port};
 use hikyaku_nic::region::RegionBuffer;
 
 use super::*;
-use crate::LongMessages;
 use crate::testing::{Rules, pair, pattern, run, settle, tight};
 use crate::ways::Way;
+use crate::{LongMessages, Statistics};
 
 const LENGTH: usize = 150_000;
 
@@ -105,6 +105,33 @@ fn a_receive_that_loses_its_memory_in_the_middle_goes_on_elsewhere() {
     });
     assert!(b.test(receive).unwrap().is_ok() && a.test(send).unwrap().is_ok());
     assert!(other[..] == message[..]);
+}
+
+/// The memory of a message that its sender has abandoned may have other contents by then.
+#[test]
+fn what_is_read_of_an_abandoned_message_is_not_received() {
+    for way in [Way::Read, Way::Both] {
+        let (mut a, mut message, mut b, mut into) = ends(way);
+        let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+        let send = start(&mut a, &message);
+        a.lend_to_send(send, &message, |a| a.abandon(send));
+        message.fill(0);
+        b.lend_to_receive(receive, &mut into, |b| settle(&mut [&mut a, b]));
+        let error = MsgError::Abandoned { source_rank: 0, tag: 0 };
+        assert_eq!(b.test(receive), Some(Err(error)), "{way:?}");
+        assert_clean(&a);
+        assert_clean(&b);
+
+        // Its other messages are read again.
+        let receive = b.start_recv_detached(LENGTH, from(0, 0)).unwrap();
+        let (sent, before) = (start(&mut a, &message), b.statistics());
+        a.lend_to_send(sent, &message, |a| {
+            b.lend_to_receive(receive, &mut into, |b| settle(&mut [a, b]));
+        });
+        assert!(b.test(receive).unwrap().is_ok() && a.test(sent).unwrap().is_ok());
+        let read = |it: Statistics| it.direct_reads + it.joint_copies;
+        assert_eq!(read(b.statistics()), read(before) + 1, "{way:?}");
+    }
 }
 
 #[test]
