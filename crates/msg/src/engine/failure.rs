@@ -15,7 +15,7 @@ use hikyaku_nic::fabric::{CopyPort, PeerFailure, PeerState, Rank};
 use super::Engine;
 use crate::envelope::Selector;
 use crate::error::MsgError;
-use crate::request::{Receive, ReceiveStage, RequestId, RequestState};
+use crate::request::{Receive, ReceiveStage, RequestId, RequestState, Send, SendStage};
 use crate::unexpected::UnexpectedEntry;
 
 /// Limit of calls of `progress` that handle messages in flight from a rank that has left.
@@ -111,7 +111,15 @@ impl<P: CopyPort> Engine<P> {
             .filter_map(|(id, request)| Some((id, lost(self, request)?)))
             .collect();
         for (id, rank) in ended {
-            self.fail(id, MsgError::left(rank, &self.port));
+            let error = match self.requests.get(id) {
+                // A rank that has received a message says so before it leaves.
+                Some(RequestState::Send(Send {
+                    stage: SendStage::Announced { cancelling: true },
+                    ..
+                })) => MsgError::Cancelled,
+                _ => MsgError::left(rank, &self.port),
+            };
+            self.fail(id, error);
         }
         true
     }

@@ -72,6 +72,23 @@ fn an_announced_send_is_cancelled_unless_matched() {
     }
 }
 
+/// A program may cancel a message to a rank that has ended without receiving it.
+#[test]
+fn a_message_is_cancelled_although_its_receiver_leaves() {
+    for asks_first in [false, true] {
+        let (mut a, b) = pair();
+        let send = isend(&mut a, &pattern(3000, 1), to(1, 0));
+        if asks_first {
+            assert_eq!(a.cancel(send), CancelOutcome::Asked);
+        }
+        drop(b);
+        if !asks_first {
+            assert_eq!(a.cancel(send), CancelOutcome::Asked);
+        }
+        assert_eq!(a.wait(send), Err(MsgError::Cancelled));
+    }
+}
+
 #[test]
 fn a_cancelled_announcement_returns_its_credit() {
     let (mut a, mut b) = pair();
