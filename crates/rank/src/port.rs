@@ -8,7 +8,7 @@ use hikyaku_nic::fabric::{
     LentAddress, MailEnd, MailboxAddress, MailboxId, MailboxPort, MemoryPort, Name, Operation,
     PeerState, Port, PostError, Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart, StoreCounts};
+use hikyaku_nic::hosted::{Host, MissedStep, Rest, RestStart, StoreCounts};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::Error;
@@ -253,7 +253,7 @@ impl RankPort {
     pub fn begin_rest(
         &mut self,
         limits: (Option<Time>, RestStart),
-        steps: impl Iterator<Item = AwaitedStep>,
+        steps: impl Iterator<Item = MissedStep>,
     ) -> Rest<Nap> {
         match &mut self.far {
             None => self.near.begin_rest(limits, steps),
@@ -267,12 +267,12 @@ impl RankPort {
     }
 
     /// [`HostedPort::take_steps`](hikyaku_nic::hosted::HostedPort::take_steps).
-    pub(crate) fn take_steps(&mut self, into: &mut Vec<AwaitedStep>) {
+    pub(crate) fn take_steps(&mut self, into: &mut Vec<MissedStep>) {
         self.near.take_steps(into);
     }
 
     /// [`HostedPort::have_any`](hikyaku_nic::hosted::HostedPort::have_any).
-    pub(crate) fn have_any(&self, steps: &[AwaitedStep]) -> bool {
+    pub(crate) fn have_any(&self, steps: &[MissedStep]) -> bool {
         self.near.have_any(steps)
     }
 

@@ -27,7 +27,7 @@ use std::task::Poll;
 
 use hikyaku_msg::{Blocked, Engine, Wanted};
 use hikyaku_nic::fabric::{Wait, Wake};
-use hikyaku_nic::hosted::{AwaitedStep, Rest, RestStart};
+use hikyaku_nic::hosted::{MissedStep, Rest, RestStart};
 use hikyaku_nic::threads::{Berth, ThreadCrew};
 use hikyaku_shm::{Nap, around_forks, longest_sleep, sleep_while, wake_one};
 
@@ -118,7 +118,7 @@ impl Drop for Inside {
 #[derive(Debug, Default)]
 pub(crate) struct Wants {
     requests: Wanted,
-    steps: Vec<AwaitedStep>,
+    steps: Vec<MissedStep>,
     /// The counters at that poll.
     turns: u64,
     started: u64,
@@ -450,7 +450,8 @@ mod tests {
 
     use hikyaku_coll::Choices;
     use hikyaku_nic::fabric::{
-        Atomic, AtomicOp, DeathCause, Integer, MemoryPort, Port, RemoteAddress, Space,
+        Atomic, AtomicOp, DeathCause, Integer, MailboxPort, MemoryPort, Port, QueueCommand,
+        QueueMode, QueuePort, RemoteAddress, Space,
     };
     use hikyaku_ofi::Error;
     use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
@@ -620,6 +621,39 @@ mod tests {
         rank.tell();
         assert!(!rank.threads.crew.borrow().is_on_bell());
         alone.engine().borrow_mut().port_mut().end_rest(nap);
+    }
+
+    /// Letters and queues bring no events.
+    #[test]
+    fn a_thread_is_called_to_a_letter_and_to_what_its_queue_does() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let (rank, berth) = (&alone.rank, Arc::new(Berth::default()));
+        let ends_by = |poll: &dyn Fn(), act: &dyn Fn()| {
+            let mut wants = Wants::default();
+            let polled = rank.poll_noting(&mut wants, || {
+                poll();
+                Poll::<()>::Pending
+            });
+            assert!(polled.is_pending());
+            rank.threads.crew.borrow_mut().lie_down(&berth, wants);
+            let is_called = |act: &dyn Fn()| {
+                act();
+                rank.tell();
+                berth.is_called()
+            };
+            assert_eq!([is_called(&|| {}), is_called(act)], [false, true]);
+        };
+        let port = |act: &mut dyn FnMut(&mut RankPort)| act(alone.engine().borrow_mut().port_mut());
+        let (mailbox, address) = alone.engine().borrow_mut().port_mut().open_mailbox(0, 8).unwrap();
+        let has_mail = || port(&mut |port| assert!(!port.has_mail(mailbox, 1)));
+        ends_by(&has_mail, &|| port(&mut |port| port.post_mail(address, 1).unwrap()));
+
+        let queue = alone.engine().borrow_mut().port_mut().create_queue(QueueMode::Normal, 2);
+        let queue = queue.unwrap();
+        let look = || port(&mut |port| assert_eq!(port.queue_state(queue).unwrap().executed, 0));
+        let nop = [QueueCommand::Nop];
+        ends_by(&look, &|| port(&mut |port| port.post_queue(queue.queue, &nop).unwrap()));
     }
 
     /// As by a call of `hikyaku.h` or of Python's package in an MPI program.

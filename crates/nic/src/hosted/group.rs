@@ -247,18 +247,17 @@ impl Groups {
     /// Whether a step that a poll missed has been taken.
     #[inline]
     pub(super) fn pending(&self) -> bool {
-        self.have_any(&self.asked)
+        self.asked.iter().any(|want| self.has(want))
     }
 
-    /// Whether one of these steps has been taken.
-    pub(super) fn have_any(&self, steps: &[AwaitedStep]) -> bool {
-        let done = |want: &AwaitedStep| self.member(want).is_some_and(|m| m.has_done(want.step));
-        steps.iter().any(done)
+    /// Whether this step has been taken.
+    pub(super) fn has(&self, want: &AwaitedStep) -> bool {
+        self.member(want).is_some_and(|member| member.has_done(want.step))
     }
 
     /// Moves the polls that found nothing to the caller that made them.
-    pub(super) fn take_asked(&mut self, into: &mut Vec<AwaitedStep>) {
-        into.append(&mut self.asked);
+    pub(super) fn take_asked(&mut self) -> impl Iterator<Item = AwaitedStep> {
+        self.asked.drain(..)
     }
 
     /// Names the rank for which this one waits, before it may sleep.
@@ -714,7 +713,7 @@ pub(super) fn is_there(state: PeerState) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hosted::HostedPort;
+    use crate::hosted::{HostedPort, MissedStep};
     use crate::loopback::{LoopbackConfig, LoopbackHost, open};
 
     type Ports = [HostedPort<LoopbackHost>; 2];
@@ -808,6 +807,6 @@ mod tests {
         steps.iter().chain(&later).for_each(|step| a.groups.ask(*step));
         let mut asked = Vec::new();
         a.take_steps(&mut asked);
-        assert_eq!(asked, later);
+        assert_eq!(asked, later.map(MissedStep::Member));
     }
 }

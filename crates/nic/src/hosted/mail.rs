@@ -7,8 +7,10 @@
 //! A rank about to sleep checks once more for the letters it has polled for. The writer loads the
 //! reader's doorbell after its stamp without a barrier: the sleeper executes it, as for messages.
 
+use std::mem::take;
+
 use super::send::elsewhere;
-use super::{Host, HostedPort};
+use super::{Host, HostedPort, MissedStep};
 use crate::fabric::{
     MailEnd, MailboxAddress, MailboxId, MailboxPort, PeerState, PostError, Rank, RemoteAddress,
     Space,
@@ -34,16 +36,46 @@ struct OwnMailbox {
     closed: bool,
 }
 
+impl OwnMailbox {
+    /// Whether the letter of a round has arrived, or none will.
+    fn has<H: Host>(&self, host: &H, round: u64) -> bool {
+        let word = |at| host.word64(host.rank(), self.memory.offset() + at);
+        let stamp = word(self.slots.stamp_at(round));
+        stamp.is_some_and(|stamp| SlotStamp(stamp).has(round))
+            || word(0).is_some_and(|end| end.load(Ordering::Acquire) != 0)
+    }
+}
+
 impl Mailboxes {
     /// Whether an awaited letter has arrived: for a rank that is about to sleep.
     pub(super) fn have_moved<H: Host>(&self, host: &H) -> bool {
         let awaited = self.0.iter().flatten().filter(|mailbox| mailbox.awaited != 0);
-        awaited.into_iter().any(|mailbox| {
-            let word = |at| host.word64(host.rank(), mailbox.memory.offset() + at);
-            let stamp = word(mailbox.slots.stamp_at(mailbox.awaited));
-            stamp.is_some_and(|stamp| SlotStamp(stamp).has(mailbox.awaited))
-                || word(0).is_some_and(|end| end.load(Ordering::Acquire) != 0)
-        })
+        awaited.into_iter().any(|mailbox| mailbox.has(host, mailbox.awaited))
+    }
+
+    /// Whether the letter of a round has arrived in a mailbox, or none will.
+    pub(super) fn has<H: Host>(&self, host: &H, id: MailboxId, round: u64) -> bool {
+        let mailbox = self.0.get(id as usize).and_then(Option::as_ref);
+        mailbox.is_some_and(|mailbox| !mailbox.closed && mailbox.has(host, round))
+    }
+
+    /// Records that this rank waits for the letter of a round.
+    pub(super) fn ask(&mut self, id: MailboxId, round: u64) {
+        if let Some(Some(mailbox)) = self.0.get_mut(id as usize)
+            && !mailbox.closed
+        {
+            mailbox.awaited = round;
+        }
+    }
+
+    /// Moves the letters that polls have missed to the caller that made the polls.
+    pub(super) fn take_awaited(&mut self, into: &mut Vec<MissedStep>) {
+        for (id, mailbox) in (0..).zip(&mut self.0) {
+            let round = mailbox.as_mut().map_or(0, |mailbox| take(&mut mailbox.awaited));
+            if round != 0 {
+                into.push(MissedStep::Letter(id, round));
+            }
+        }
     }
 
     /// Forgets the awaited rounds: a rank that still waits polls again.

@@ -58,7 +58,7 @@ pub use conduct::{
 pub use group::AwaitedStep;
 pub use host::{Host, HostBeyond};
 pub use registry::{RankLine, Registry};
-pub use rest::{Rest, RestStart, Sleeper};
+pub use rest::{MissedStep, Rest, RestStart, Sleeper};
 pub use stores::StoreCounts;
 use stores::Storing;
 

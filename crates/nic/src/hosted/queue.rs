@@ -23,7 +23,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Host, HostedPort};
+use super::{Host, HostedPort, MissedStep};
 use crate::fabric::{
     Completion, PeerFailure, PeerState, PostError, QueueAddress, QueueCombine, QueueCommand,
     QueueError, QueueFault, QueueId, QueueMode, QueuePort, QueuePut, QueueState, Rank,
@@ -110,12 +110,24 @@ impl Queues {
     /// that this wait does not poll is ignored: its changes would keep the rank awake until the end
     /// of the wait.
     pub(super) fn have_moved(&self, own: &Segment<'static>) -> bool {
-        let awaited =
-            |known: &OwnQueue| known.stage == QueueUse::Open && known.seen_in == self.waits;
-        let awaited = (0..).zip(&self.own).filter(|(_, known)| awaited(known));
-        awaited.into_iter().any(|(id, known)| {
-            own.queue(id).is_some_and(|(queue, _)| known.seen != progress(&queue))
-        })
+        let awaited = (0..).zip(&self.own).filter(|(_, known)| known.seen_in == self.waits);
+        awaited.into_iter().any(|(id, known)| self.has_moved(own, id, known.seen))
+    }
+
+    /// Whether an open queue has other values than its owner has seen.
+    pub(super) fn has_moved(&self, own: &Segment<'static>, id: QueueId, seen: [u64; 3]) -> bool {
+        self.own[id as usize].stage == QueueUse::Open
+            && own.queue(id).is_some_and(|(queue, _)| seen != progress(&queue))
+    }
+
+    /// Moves the queues polled in this wait, with the values seen, to the caller that polled them.
+    pub(super) fn take_awaited(&mut self, into: &mut Vec<MissedStep>) {
+        for (id, known) in (0..).zip(&mut self.own) {
+            if known.seen_in == self.waits {
+                known.seen_in = 0;
+                into.push(MissedStep::Queue(id, known.seen));
+            }
+        }
     }
 
     /// Forgets which queues were polled: a rank that still waits polls again.
@@ -124,7 +136,7 @@ impl Queues {
     }
 
     /// Records the values that the owner found when it polled a queue.
-    fn see(&mut self, id: QueueId, seen: [u64; 3]) {
+    pub(super) fn see(&mut self, id: QueueId, seen: [u64; 3]) {
         let known = &mut self.own[id as usize];
         (known.seen, known.seen_in) = (seen, self.waits);
     }

@@ -1,18 +1,29 @@
 //! Waiting in two halves, between which other threads of the rank use its port.
 //!
 //! [`Port::park`](crate::fabric::Port::park) sleeps while it holds the port. Here the first half
-//! returns how to rest, and the rest itself needs neither port nor host. Threads that wait for
-//! steps of groups keep their own ([`HostedPort::take_steps`]); one thread rests for all.
+//! returns how to rest, and the rest itself needs neither port nor host. Each thread keeps what its
+//! polls have missed and no event reports ([`MissedStep`]); one thread rests for all.
 
 use super::group::Groups;
 use super::mail::Mailboxes;
 use super::queue::Queues;
 use super::state::StatusLane;
 use super::{AwaitedStep, Host, HostedPort};
-use crate::fabric::Wake;
+use crate::fabric::{MailboxId, QueueId, Wake};
 use crate::segment::Segment;
 use crate::sync::Ordering::Relaxed;
 use crate::time::Time;
+
+/// A change of memory that a poll has missed, and that no event reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissedStep {
+    /// A step of a member of a group.
+    Member(AwaitedStep),
+    /// A letter in this rank's mailbox, by its round.
+    Letter(MailboxId, u64),
+    /// A change of this rank's command queue since it had these values.
+    Queue(QueueId, [u64; 3]),
+}
 
 /// How a rank without work should rest.
 #[derive(Debug)]
@@ -110,14 +121,29 @@ impl<H: Host> HostedPort<H> {
         self.after_wait(idle, wake);
     }
 
-    /// Takes the steps of groups that the polls since the last call or wait did not find.
-    pub fn take_steps(&mut self, into: &mut Vec<AwaitedStep>) {
-        self.groups.take_asked(into);
+    /// Takes the steps that the polls since the last call or wait have missed.
+    pub fn take_steps(&mut self, into: &mut Vec<MissedStep>) {
+        into.extend(self.groups.take_asked().map(MissedStep::Member));
+        self.mailboxes.take_awaited(into);
+        self.queues.take_awaited(into);
     }
 
     /// Whether one of these steps has been taken.
-    pub fn have_any(&self, steps: &[AwaitedStep]) -> bool {
-        self.groups.have_any(steps)
+    pub fn have_any(&self, steps: &[MissedStep]) -> bool {
+        steps.iter().any(|step| match step {
+            MissedStep::Member(step) => self.groups.has(step),
+            MissedStep::Letter(mailbox, round) => self.mailboxes.has(&self.host, *mailbox, *round),
+            MissedStep::Queue(queue, seen) => self.queues.has_moved(&self.own, *queue, *seen),
+        })
+    }
+
+    /// Repeats a poll that has missed a step, for the check before a sleep.
+    fn ask_again(&mut self, step: MissedStep) {
+        match step {
+            MissedStep::Member(step) => self.groups.ask(step),
+            MissedStep::Letter(mailbox, round) => self.mailboxes.ask(mailbox, round),
+            MissedStep::Queue(queue, seen) => self.queues.see(queue, seen),
+        }
     }
 }
 
@@ -127,13 +153,13 @@ impl<H: Sleeper> HostedPort<H> {
     pub fn begin_rest(
         &mut self,
         (deadline, start): (Option<Time>, RestStart),
-        steps: impl Iterator<Item = AwaitedStep>,
+        steps: impl Iterator<Item = MissedStep>,
     ) -> Rest<H::Nap> {
         if !self.events.is_empty() {
             return Rest::Over(Wake::Look);
         }
         let Some(idle) = self.begin_wait_number() else { return Rest::Over(Wake::Slept) };
-        steps.for_each(|step| self.groups.ask(step));
+        steps.for_each(|step| self.ask_again(step));
         self.groups.before_park();
         let unseen = unseen!(self);
         let rest = self.host.begin_wait(idle, (deadline, start), |host| unseen.has_come(host));

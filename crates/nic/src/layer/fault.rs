@@ -44,7 +44,7 @@ use crate::fabric::{
     GroupId, GroupPort, INLINE_BYTES, JointCopy, MemoryPort, Operation, PeerState, Port, PostError,
     Rank, RemoteAddress, RingId, RingSlice, Short, Space, Wait, Wake, multicast_by,
 };
-use crate::hosted::{AwaitedStep, HostedPort, Rest, RestStart, Sleeper};
+use crate::hosted::{HostedPort, MissedStep, Rest, RestStart, Sleeper};
 use crate::random::Random;
 use crate::sync::yield_now;
 use crate::time::Time;
@@ -588,7 +588,7 @@ impl<H: Sleeper> FaultInjector<HostedPort<H>> {
     pub fn begin_rest(
         &mut self,
         limits: (Option<Time>, RestStart),
-        steps: impl Iterator<Item = AwaitedStep>,
+        steps: impl Iterator<Item = MissedStep>,
     ) -> Rest<H::Nap> {
         if self.present {
             self.advance();

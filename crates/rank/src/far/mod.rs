@@ -48,7 +48,7 @@ use hikyaku_nic::fabric::{
     Command, DeathCause, DroppedPackets, Event, FullCause, Granularity, INLINE_BYTES, PeerFailure,
     PeerState, Port, PostError, Rank, Wake,
 };
-use hikyaku_nic::hosted::{AwaitedStep, Host, Rest, RestStart};
+use hikyaku_nic::hosted::{Host, MissedStep, Rest, RestStart};
 use hikyaku_nic::layer::Layer;
 use hikyaku_nic::time::Time;
 use hikyaku_ofi::link::{Breach, LinkLayout, Links};
@@ -430,7 +430,7 @@ impl Far {
         &mut self,
         near: &mut NearPort,
         (deadline, start): (Option<Time>, RestStart),
-        steps: impl Iterator<Item = AwaitedStep>,
+        steps: impl Iterator<Item = MissedStep>,
     ) -> Rest<Nap> {
         if self.progress_if_due(near) {
             return Rest::Over(Wake::Look);
