@@ -37,6 +37,8 @@ pub struct Tasks {
     /// checks it.
     running: Cell<usize>,
     started: Cell<u64>,
+    /// How often some may have gone on unseen by other threads ([`Tasks::resume`]).
+    resumed: Cell<u64>,
     /// Whether one of them waits for an event that wakes no thread, and whether that event has
     /// occurred.
     restless: Cell<bool>,
@@ -87,9 +89,18 @@ impl Tasks {
         self.running.set(self.running.get() + 1);
     }
 
-    /// The number of started operations.
-    pub(crate) fn started(&self) -> u64 {
-        self.started.get()
+    /// The number of operations that have started or [resumed](Tasks::resume).
+    pub(crate) fn begun(&self) -> u64 {
+        self.started.get() + self.resumed.get()
+    }
+
+    /// Records that a function of the program has returned into the poll of an operation. Other
+    /// threads have not polled that operation meanwhile, and do not know what it waits for next.
+    pub(crate) fn resume(&self) {
+        let is_polled = |entry: &TaskEntry| matches!(entry.state, TaskState::Polled);
+        if self.entries.borrow().iter().any(is_polled) {
+            self.resumed.set(self.resumed.get() + 1);
+        }
     }
 
     /// The number of ended operations.

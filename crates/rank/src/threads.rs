@@ -121,7 +121,7 @@ pub(crate) struct Wants {
     steps: Vec<MissedStep>,
     /// The counters at that poll.
     turns: u64,
-    started: u64,
+    begun: u64,
     ended: u64,
     news: u64,
 }
@@ -221,7 +221,7 @@ impl Rank {
             engine.begin_to_want(std::mem::take(&mut wants.requests));
             (wants.turns, wants.news) = (engine.turns(), engine.news());
         }
-        (wants.started, wants.ended) = (self.tasks.started(), self.tasks.ended());
+        (wants.begun, wants.ended) = (self.tasks.begun(), self.tasks.ended());
         self.tasks.have_been_asked();
         let polled = poll();
         let mut engine = self.engine.borrow_mut();
@@ -255,8 +255,8 @@ impl Rank {
         let is_bad = crew.is_on_bell() && engine.port_mut().is_badly_slept_on();
         let is_met = |wants: &Wants| wants.may_be_met(&engine, &self.tasks);
         crew.call(is_met, wake_one);
-        // Operations that have begun since would not end that sleep.
-        let has_begun = |wants: &Wants| wants.started != self.tasks.started();
+        // Operations that have begun or resumed since would not end that sleep.
+        let has_begun = |wants: &Wants| wants.begun != self.tasks.begun();
         if crew.call_from_bell(|wants| is_bad || has_begun(wants) || is_met(wants)) {
             engine.port().host().call_sleepers();
         }
@@ -298,6 +298,7 @@ impl Rank {
         let outside = Outside::new(self, gate);
         let result = act();
         drop(outside);
+        self.tasks.resume();
         self.engine.borrow_mut().want_again(wanted);
         self.threads.polling.set(polling);
         result
@@ -325,7 +326,7 @@ impl Drop for Outside {
 impl Wants {
     /// The value for a thread that waits for nothing itself.
     pub(crate) fn nothing(engine: &Engine<RankPort>, tasks: &Tasks) -> Wants {
-        Wants { news: engine.news(), started: tasks.started(), ..Wants::default() }
+        Wants { news: engine.news(), begun: tasks.begun(), ..Wants::default() }
     }
 
     fn may_be_met(&self, engine: &Engine<RankPort>, tasks: &Tasks) -> bool {
@@ -443,6 +444,7 @@ mod tests {
 
     use std::iter::empty;
     use std::mem::ManuallyDrop;
+    use std::rc::Rc;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::sync_channel;
     use std::thread::{scope, spawn, yield_now};
@@ -621,6 +623,37 @@ mod tests {
         rank.tell();
         assert!(!rank.threads.crew.borrow().is_on_bell());
         alone.engine().borrow_mut().port_mut().end_rest(nap);
+    }
+
+    /// Otherwise the thread on the doorbell would sleep through the operation's next step, which it
+    /// could not poll for while the function of the program ran.
+    #[test]
+    fn who_sleeps_on_the_doorbell_is_called_to_what_goes_on_after_a_function() {
+        static GATE: Gate = Gate::new();
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let (inner, nap) = (alone.clone(), Rc::new(RefCell::new(None)));
+        let asleep = Rc::clone(&nap);
+        let reduces = poll_fn(move |_| {
+            if asleep.borrow().is_none() {
+                // Another thread enters while the function runs.
+                inner.rank.outside(&GATE, || {
+                    GATE.enter();
+                    asleep.replace(Some(fall_asleep(&inner.rank)));
+                    GATE.leave();
+                });
+            }
+            Poll::Pending
+        });
+        GATE.enter();
+        let id = alone.start_task(Box::pin(reduces));
+        assert!(alone.rank.threads.crew.borrow().is_on_bell());
+        alone.rank.tell();
+        assert!(!alone.rank.threads.crew.borrow().is_on_bell());
+        let nap = nap.take().unwrap();
+        alone.engine().borrow_mut().port_mut().end_rest(nap);
+        alone.tasks().remove(id);
+        GATE.leave();
     }
 
     /// Letters and queues bring no events.
