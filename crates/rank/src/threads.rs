@@ -194,7 +194,10 @@ impl Rank {
         hikyaku_msg::drive(&self.engine, wait, noting, |blocked| {
             let turn = turn.get_or_insert_with(|| self.begin_turn(gate));
             me.set(Some(turn.me));
-            if self.engine.borrow_mut().advance() | self.tasks.have_stirred() {
+            let any = self.engine.borrow_mut().advance() | self.tasks.have_stirred();
+            // What the end of this round has moved may be what its beginning waits for, and no
+            // event need follow.
+            if any || wants.borrow().may_be_met(&self.engine.borrow(), &self.tasks) {
                 self.engine.borrow_mut().go_on(blocked);
                 turn.let_in();
             } else if self.threads.crew.borrow_mut().attend(turn.me) {
@@ -448,9 +451,10 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::sync_channel;
     use std::thread::{scope, spawn, yield_now};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use hikyaku_coll::Choices;
+    use hikyaku_msg::{Envelope, SendMode};
     use hikyaku_nic::fabric::{
         Atomic, AtomicOp, DeathCause, Integer, MailboxPort, MemoryPort, Port, QueueCommand,
         QueueMode, QueuePort, RemoteAddress, Space,
@@ -654,6 +658,37 @@ mod tests {
         alone.engine().borrow_mut().port_mut().end_rest(nap);
         alone.tasks().remove(id);
         GATE.leave();
+    }
+
+    /// Otherwise the thread would sleep until another event happens to call it.
+    #[test]
+    fn a_round_in_which_something_moved_ends_without_a_sleep() {
+        static GATE: Gate = Gate::new();
+        const ROUNDS: u32 = 40;
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        alone.rank.threads.gate.set(Some(&GATE));
+        GATE.enter();
+        // Another thread attends, and does not run.
+        assert!(alone.rank.threads.crew.borrow_mut().attend(u64::MAX));
+        let began = Instant::now();
+        for round in 0..ROUNDS {
+            let mut polls = 0;
+            alone.drive(poll_fn(|_| {
+                polls += 1;
+                if polls > 1 {
+                    return Poll::Ready(());
+                }
+                let mut engine = alone.engine().borrow_mut();
+                let envelope = Envelope { destination: 0, context: 0, tag: round as i32 };
+                engine.send(&[1], envelope, SendMode::Standard).unwrap();
+                assert!(engine.progress());
+                Poll::Pending
+            }));
+        }
+        GATE.leave();
+        assert!(began.elapsed() < ROUNDS * longest_sleep() / 2);
+        alone.rank.threads.gate.set(None);
     }
 
     /// Letters and queues bring no events.
