@@ -276,6 +276,13 @@ impl RankPort {
         self.near.have_any(steps)
     }
 
+    /// Counts wake-ups of this rank and arrivals from other hosts. Some make room for what this
+    /// rank could not post, and bring no event.
+    pub(crate) fn stirs(&self) -> u64 {
+        let arrivals = self.far.as_deref().map_or(0, Far::arrivals);
+        self.near.host().wake_ups().wrapping_add(arrivals)
+    }
+
     /// Whether a thread that sleeps on the doorbell must be woken, so that it sleeps again: it
     /// would not be called, or sleeps longer than operations that others have begun meanwhile
     /// allow.

@@ -124,6 +124,7 @@ pub(crate) struct Wants {
     begun: u64,
     ended: u64,
     news: u64,
+    stirs: u64,
 }
 
 /// The threads of a rank.
@@ -223,6 +224,7 @@ impl Rank {
             let mut engine = self.engine.borrow_mut();
             engine.begin_to_want(std::mem::take(&mut wants.requests));
             (wants.turns, wants.news) = (engine.turns(), engine.news());
+            wants.stirs = engine.port().stirs();
         }
         (wants.begun, wants.ended) = (self.tasks.begun(), self.tasks.ended());
         self.tasks.have_been_asked();
@@ -337,6 +339,8 @@ impl Wants {
             self.news != engine.news() || self.requests.more && self.ended != tasks.ended();
         are_old
             || engine.may_have_come(&self.requests, self.turns)
+            // Only the thread with the memory of a message can post more of it.
+            || self.requests.more && engine.waits_for_room() && self.stirs != engine.port().stirs()
             || engine.port().have_any(&self.steps)
     }
 }
@@ -722,6 +726,33 @@ mod tests {
         let look = || port(&mut |port| assert_eq!(port.queue_state(queue).unwrap().executed, 0));
         let nop = [QueueCommand::Nop];
         ends_by(&look, &|| port(&mut |port| port.post_queue(queue.queue, &nop).unwrap()));
+    }
+
+    /// Room brings no event, and only the thread that sends has the message.
+    #[test]
+    fn a_thread_is_called_to_send_more_once_there_may_be_room() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let (rank, berth) = (&alone.rank, Arc::new(Berth::default()));
+        let waker = alone.engine().borrow().port().host().waker();
+        let is_called_by_a_wake_up = || {
+            let mut wants = Wants::default();
+            assert!(rank.poll_noting(&mut wants, || Poll::<()>::Pending).is_pending());
+            rank.threads.crew.borrow_mut().lie_down(&berth, wants);
+            rank.tell();
+            assert!(!berth.is_called());
+            waker.wake();
+            rank.tell();
+            rank.threads.crew.borrow_mut().get_up(&berth);
+            berth.is_called()
+        };
+        assert!(!is_called_by_a_wake_up(), "nothing waits for room");
+        let envelope = Envelope { destination: 0, context: 0, tag: 0 };
+        while !alone.engine().borrow().waits_for_room() {
+            let mut engine = alone.engine().borrow_mut();
+            engine.start_send_detached(&[1], envelope, SendMode::Standard, false).unwrap();
+        }
+        assert!(is_called_by_a_wake_up());
     }
 
     /// As by a call of `hikyaku.h` or of Python's package in an MPI program.

@@ -316,6 +316,11 @@ impl ShmHost {
         bell.sleeping.load(Ordering::Relaxed) != 0
     }
 
+    /// The number of wake-ups of this rank so far, whether or not it slept.
+    pub fn wake_ups(&self) -> u64 {
+        self.mapping().segment(self.rank).doorbell().seen()
+    }
+
     /// Wakes all threads that sleep on this rank's doorbell.
     pub fn call_sleepers(&self) {
         self.mapping().segment(self.rank).doorbell().wake_unasked(wait::end_sleep);

@@ -64,6 +64,11 @@ impl<P: CopyPort> Engine<P> {
             || wanted.requests.iter().any(|id| self.requests.is_done(*id))
     }
 
+    /// Whether something waits for room to be posted.
+    pub fn waits_for_room(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// How many rounds had something to do.
     pub fn turns(&self) -> u64 {
         self.turns

@@ -111,6 +111,8 @@ pub(crate) struct Far {
     slept: bool,
     /// Whether the network was polled since the last rest.
     looked: bool,
+    /// How often a poll of the network has found something.
+    arrivals: u64,
     /// The time since when this rank has napped without an arrival.
     idle_since: Option<Time>,
     alarm: SleepBy,
@@ -222,6 +224,7 @@ impl Far {
             quiet: 0,
             slept: true,
             looked: false,
+            arrivals: 0,
             idle_since: None,
             alarm: SleepBy::Unknown,
             sleeps_long: false,
@@ -290,6 +293,7 @@ impl Far {
         self.serve(near);
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
         if came {
+            self.arrivals += 1;
             self.idle_since = None;
             // A letter, a put or an answer is no event of the near side, which counts idle waits
             // since the last event, and after many would sleep at once.
@@ -453,6 +457,11 @@ impl Far {
     #[inline]
     pub(crate) fn has_looked(&self) -> bool {
         self.looked
+    }
+
+    /// How often a poll of the network has found something.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals
     }
 
     /// The end of a sleep, at most `deadline`. `None`: it lasts until it is woken.
