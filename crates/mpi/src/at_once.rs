@@ -366,7 +366,7 @@ impl<D: Dialect> Mpi<D> {
         }
         let parts = out.plain_of_all(comm)?;
         let places = into.plain_of_all(comm)?;
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().alltoall;
         Some(end(comm, begin_alltoall(&ranks, by, parts.bytes(), places.bytes_mut())))
     }
@@ -391,7 +391,7 @@ impl<D: Dialect> Mpi<D> {
             true => into.plain_of_all(comm)?.bytes_mut(),
             false => &mut [],
         };
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().gather;
         Some(end(comm, begin_gather(&ranks, by, given, all, root)))
     }
@@ -416,7 +416,7 @@ impl<D: Dialect> Mpi<D> {
             true => return None,
             false => Some(into.plain()?.bytes_mut()),
         };
-        let ranks = comm.inner.group().waiting();
+        let ranks = comm.inner.waiting_group();
         let by = comm.inner.choices().scatter;
         Some(end(comm, begin_scatter(&ranks, by, all, place, root)))
     }
@@ -437,7 +437,7 @@ impl<D: Dialect> Mpi<D> {
             (false, true) => return None,
             (false, false) => Operand::Lent(Area::plain(out, count, datatype)?.bytes()),
         };
-        let ranks = comm.inner.group().waiting().with_elements(element);
+        let ranks = comm.inner.waiting_group().with_elements(element);
         let by = comm.inner.choices().reduce;
         Some(end(comm, begin_reduce(&ranks, by, data, root, reduction)))
     }

@@ -313,16 +313,14 @@ impl Communicator {
     #[inline]
     pub fn group(&self) -> Group<'_, RankPort> {
         let endpoint = ContextEndpoint::new(self.engine(), self.context + COLLECTIVES);
-        Group::new(endpoint.among(self.members()), &self.collectives)
+        let group = Group::new(endpoint.among(self.members()), &self.collectives);
+        group.among_threads(self.is_shared())
     }
 
     /// The same for blocking calls.
     #[inline]
     pub fn waiting_group(&self) -> Group<'_, RankPort> {
-        match self.is_shared() {
-            true => self.group().waiting_among_threads(),
-            false => self.group().waiting(),
-        }
+        self.group().waiting()
     }
 
     /// Fails the collective that the program calls now at all ranks, because it failed here before

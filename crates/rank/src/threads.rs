@@ -457,14 +457,14 @@ mod tests {
     use std::thread::{scope, spawn, yield_now};
     use std::time::{Duration, Instant};
 
-    use hikyaku_coll::Choices;
+    use hikyaku_coll::{Choices, Group as _};
     use hikyaku_msg::{Envelope, SendMode};
     use hikyaku_nic::fabric::{
         Atomic, AtomicOp, DeathCause, Integer, MailboxPort, MemoryPort, Port, QueueCommand,
         QueueMode, QueuePort, RemoteAddress, Space,
     };
     use hikyaku_ofi::Error;
-    use hikyaku_shm::{Job, JobConfig, exchange_cards, open_hosts};
+    use hikyaku_shm::{Job, JobConfig, exchange_cards, open_all, open_hosts};
 
     use super::*;
 
@@ -693,6 +693,21 @@ mod tests {
         GATE.leave();
         assert!(began.elapsed() < ROUNDS * longest_sleep() / 2);
         alone.rank.threads.gate.set(None);
+    }
+
+    /// It would stop the other threads.
+    #[test]
+    fn a_collective_of_threads_keeps_the_port_for_no_rest() {
+        static GATE: Gate = Gate::new();
+        let crowd = std::thread::available_parallelism().unwrap().get() as u32 + 1;
+        let port = open_all(&JobConfig::new(crowd, crowd)).unwrap().remove(0);
+        let one = Communicator::over(port, Choices::default());
+        while !one.engine().borrow().port().is_crowded() {}
+        assert!(one.waiting_group().make_way());
+        one.rank.threads.gate.set(Some(&GATE));
+        assert!(!one.waiting_group().make_way() && !one.group().waiting().make_way());
+        one.rank.threads.gate.set(None);
+        let _never_leaves = ManuallyDrop::new(one);
     }
 
     /// Letters and queues bring no events.

@@ -45,7 +45,8 @@ pub struct CommunicatorGroup<'e, P: CopyPort> {
     book: &'e CollectiveBook,
     element: Element,
     looks: u32,
-    makes_way: bool,
+    /// Whether several threads use this rank at any time.
+    is_shared: bool,
 }
 
 /// The sync id of a communicator's barriers. Calls take turns, so one is enough.
@@ -69,7 +70,7 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
         endpoint: ContextEndpoint<'e, P>,
         book: &'e CollectiveBook,
     ) -> CommunicatorGroup<'e, P> {
-        CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1, makes_way: false }
+        CommunicatorGroup { endpoint, book, element: Element::BYTE, looks: 1, is_shared: false }
     }
 
     /// The same ranks, for blocking calls: these poll the lines more often, and yield the processor
@@ -77,15 +78,15 @@ impl<'e, P: CopyPort + GroupPort> CommunicatorGroup<'e, P> {
     #[inline]
     #[must_use]
     pub fn waiting(self) -> CommunicatorGroup<'e, P> {
-        CommunicatorGroup { looks: LOOKS, makes_way: true, ..self }
+        CommunicatorGroup { looks: LOOKS, ..self }
     }
 
-    /// The same where other threads use this rank: they could not run while it yields its
-    /// processor.
+    /// The same where several threads use this rank, if `is_shared`: a call that yields or sleeps
+    /// while it has the port would stop them.
     #[inline]
     #[must_use]
-    pub fn waiting_among_threads(self) -> CommunicatorGroup<'e, P> {
-        CommunicatorGroup { makes_way: false, ..self.waiting() }
+    pub fn among_threads(self, is_shared: bool) -> CommunicatorGroup<'e, P> {
+        CommunicatorGroup { is_shared, ..self }
     }
 
     fn waits(&self) -> bool {
@@ -441,7 +442,7 @@ impl<P: CopyPort + GroupPort> Group for CommunicatorGroup<'_, P> {
 
     fn make_way(&self) -> bool {
         let park = |port: &mut P| port.is_crowded() && port.park(None) == Wake::Look;
-        self.makes_way && self.endpoint.with_port(park)
+        self.waits() && !self.is_shared && self.endpoint.with_port(park)
     }
 
     fn long_calls(&self) -> Option<&RefCell<LongCalls>> {
