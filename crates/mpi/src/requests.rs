@@ -227,6 +227,16 @@ impl Request {
         }
     }
 
+    /// Makes the request inactive after a wait that had this outcome.
+    fn end(&self, outcome: Outcome) -> Outcome {
+        match self.state.replace(RequestState::Inactive) {
+            // Another thread has asked for its status, and taken the result, while this one waited.
+            RequestState::Done(status) => Ok(status),
+            RequestState::Failed(failure) => Err(failure),
+            _ => outcome,
+        }
+    }
+
     /// Assigns a failure to the request's communicator, if it has one.
     #[cold]
     fn own(&self, failure: Failure) -> Failure {
@@ -356,18 +366,10 @@ impl Request {
             (Some(For::Message(id)), Some(comm)) => self.settle(comm.inner.wait_for(id, open)),
             (Some(For::Task(id)), Some(comm)) => {
                 let result = comm.inner.wait_for_task(id, open);
-                self.state.replace(RequestState::Inactive);
-                result.map(|()| Status::EMPTY).map_err(Failure::from)
+                self.end(result.map(|()| Status::EMPTY).map_err(Failure::from))
             }
-            (Some(For::Round(round)), _) => {
-                let outcome = round.wait();
-                self.state.replace(RequestState::Inactive);
-                outcome
-            }
-            (Some(For::All(all)), _) => {
-                self.state.replace(RequestState::Inactive);
-                wait_for_all(&all).map(|()| Status::EMPTY)
-            }
+            (Some(For::Round(round)), _) => self.end(round.wait()),
+            (Some(For::All(all)), _) => self.end(wait_for_all(&all).map(|()| Status::EMPTY)),
             (Some(For::Own), _) => {
                 if let Some(own) = &self.own {
                     own.wait();

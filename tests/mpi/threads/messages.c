@@ -287,6 +287,52 @@ static void cancel(int number) {
     }
 }
 
+/* One waits at rank 0 for what another one asks the status of. Other ranks start only afterwards. */
+enum kind { ALLREDUCE, NEIGHBOURS, ONE_EXCHANGE, FLUSH, KINDS };
+static MPI_Request asked;
+static MPI_Comm grid;
+
+static void start(enum kind kind, int *out, int *into) {
+    const MPI_Info none = MPI_INFO_NULL;
+    int token;
+    if (kind == ALLREDUCE)
+        MPI_Allreduce_init(out, into, 2, MPI_INT, MPI_SUM, grid, none, &asked);
+    if (kind == NEIGHBOURS)
+        MPI_Neighbor_alltoall_init(out, 1, MPI_INT, into, 1, MPI_INT, grid, none, &asked);
+    if (rank > 0) MPI_Recv(&token, 1, MPI_INT, 0, 11, comms[0], MPI_STATUS_IGNORE);
+    if (kind <= NEIGHBOURS) MPI_Start(&asked);
+    if (kind == ONE_EXCHANGE)
+        MPI_Ineighbor_alltoall(out, 1, MPI_INT, into, 1, MPI_INT, grid, &asked);
+    if (kind == FLUSH) {
+        static int numbers[MOST];
+        if (rank == 0) MPI_Bsend(numbers, MOST, MPI_INT, 1, 12, grid);
+        if (rank == 1) MPI_Recv(numbers, MOST, MPI_INT, 0, 12, grid, MPI_STATUS_IGNORE);
+        MPI_Buffer_iflush(&asked);
+    }
+}
+
+static void ask(int number) {
+    for (enum kind kind = 0; kind < KINDS; kind++) {
+        int out[2] = {rank, rank}, into[2] = {-1, -1}, flag = 0;
+        if (number == 0) start(kind, out, into);
+        pthread_barrier_wait(&both);
+        MPI_Request same = asked;
+        if (number == 0) {
+            EQUAL(MPI_Wait(&same, MPI_STATUS_IGNORE), MPI_SUCCESS);
+            if (kind < FLUSH) EQUAL(into[0], kind == ALLREDUCE ? size * (size - 1) / 2 : left());
+        } else if (rank == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+            MPI_Request_get_status(same, &flag, MPI_STATUS_IGNORE);
+            EQUAL(flag, 0);
+            for (int to = 1; to < size; to++) MPI_Send(&to, 1, MPI_INT, to, 11, comms[0]);
+            for (; kind <= NEIGHBOURS && !flag; sched_yield())
+                MPI_Request_get_status(same, &flag, MPI_STATUS_IGNORE);
+        }
+        pthread_barrier_wait(&both);
+        if (number == 0 && kind <= NEIGHBOURS) MPI_Request_free(&asked);
+    }
+}
+
 int main(int argc, char **argv) {
     begin_threads(&argc, &argv);
     each(THREADS, levels);
@@ -304,5 +350,10 @@ int main(int argc, char **argv) {
     if (is_hikyaku()) each(THREADS, buffered);
     pthread_barrier_init(&both, NULL, 2);
     each(2, cancel);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &(int){1}, 0, &grid);
+    MPI_Comm_set_errhandler(grid, MPI_ERRORS_RETURN);
+    /* Others may not expect two threads at one request. */
+    if (is_hikyaku() && size > 1) each(2, ask);
+    MPI_Comm_free(&grid);
     return end_threads();
 }

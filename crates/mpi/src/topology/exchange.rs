@@ -4,6 +4,7 @@
 //! grid: the block exists, and does not change.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hikyaku_coll::topology::Link;
@@ -143,7 +144,7 @@ impl Exchange {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     exchange: Rc<Exchange>,
-    open: RefCell<Vec<ExchangeMessage>>,
+    open: RefCell<VecDeque<ExchangeMessage>>,
     /// The first failure. It is reported when all messages have ended.
     failed: RefCell<Option<Failure>>,
 }
@@ -166,10 +167,10 @@ impl InFlight {
     ) -> InFlight {
         let comm = &exchange.comm;
         let context = comm.inner.neighbour_context();
-        let (mut open, mut failed) = (Vec::with_capacity(exchange.ins.len()), None);
+        let (mut open, mut failed) = (VecDeque::with_capacity(exchange.ins.len()), None);
         let mut keep = |started: Result<RequestState, Failure>, incoming| match started {
             Ok(RequestState::Message { id, staged, .. }) => {
-                open.push(ExchangeMessage { id, staged, incoming });
+                open.push_back(ExchangeMessage { id, staged, incoming });
             }
             Ok(_) => {}
             Err(failure) => drop(failed.get_or_insert(failure)),
@@ -200,9 +201,9 @@ impl InFlight {
     /// index of an incoming block.
     pub(super) fn abandon(&self, which: impl Fn(Option<usize>) -> bool) {
         let mut engine = self.exchange.comm.inner.engine().borrow_mut();
-        let (gone, kept) = self.open.take().into_iter().partition(|part| which(part.incoming));
+        let (gone, kept): (VecDeque<_>, _) =
+            self.open.take().into_iter().partition(|part| which(part.incoming));
         self.open.replace(kept);
-        let gone: Vec<ExchangeMessage> = gone;
         gone.iter().for_each(|part| engine.abandon(part.id));
     }
 
@@ -215,17 +216,25 @@ impl InFlight {
         let from = Some(Selector { source: Some(source), tag, context });
         let started = Incoming { area: Area::NOTHING, from }.start(comm);
         if let Ok(RequestState::Message { id, .. }) = started {
-            self.open.borrow_mut().push(ExchangeMessage { id, staged: None, incoming: None });
+            self.open.borrow_mut().push_back(ExchangeMessage { id, staged: None, incoming: None });
         }
+    }
+
+    fn first_open(&self) -> Option<RequestId> {
+        self.open.borrow().front().map(|part| part.id)
     }
 
     fn result(&self) -> Outcome {
         self.failed.take().map_or(Ok(Status::EMPTY), Err)
     }
 
-    /// Records the end of a message.
-    fn end(&self, part: &ExchangeMessage, result: Result<Received, MsgError>) {
-        if let Err(failure) = self.outcome(part, self.exchange.comm.inner.told(result)) {
+    /// Records the end of a message, unless another thread has.
+    fn end(&self, id: RequestId, result: Result<Received, MsgError>) {
+        let mut open = self.open.borrow_mut();
+        let at = open.iter().position(|part| part.id == id);
+        let Some(part) = at.and_then(|at| open.remove(at)) else { return };
+        drop(open);
+        if let Err(failure) = self.outcome(&part, self.exchange.comm.inner.told(result)) {
             self.failed.borrow_mut().get_or_insert(failure);
         }
     }
@@ -259,25 +268,22 @@ impl Round for InFlight {
         let comm = &self.exchange.comm.inner;
         let engine = comm.engine();
         engine.borrow_mut().set_whole(Some(NEIGHBOURS));
-        for part in self.open.take() {
-            self.end(&part, comm.wait_for(part.id, 1));
+        // They stay open during the waits: another thread may ask for the status.
+        while let Some(id) = self.first_open() {
+            self.end(id, comm.wait_for(id, 1));
         }
         engine.borrow_mut().set_whole(None);
         self.result()
     }
 
     fn test(&self, _: &Comm) -> Option<Outcome> {
-        let mut open = self.open.take();
-        open.retain(|part| match self.exchange.comm.inner.test(part.id) {
-            None => true,
-            Some(result) => {
-                self.end(part, result);
-                false
+        let ids: Vec<RequestId> = self.open.borrow().iter().map(|part| part.id).collect();
+        for id in ids {
+            if let Some(result) = self.exchange.comm.inner.test(id) {
+                self.end(id, result);
             }
-        });
-        let is_complete = open.is_empty();
-        self.open.replace(open);
-        is_complete.then(|| self.result())
+        }
+        self.first_open().is_none().then(|| self.result())
     }
 }
 

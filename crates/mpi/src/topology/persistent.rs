@@ -154,7 +154,8 @@ impl Round for Kept {
     fn test(&self, comm: &Comm) -> Option<Outcome> {
         comm.inner.attend();
         comm.inner.engine().borrow_mut().progress();
-        let mut inner = self.0.borrow_mut();
+        // Otherwise another thread waits for it.
+        let mut inner = self.0.try_borrow_mut().ok()?;
         match inner.rounds.test() {
             Ok(false) => None,
             Ok(true) => Some(inner.take()),
