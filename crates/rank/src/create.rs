@@ -381,7 +381,7 @@ impl Drop for Offered<'_> {
 type Agreed = (Vec<u32>, Option<Option<Proposal>>);
 
 /// A hash of a number.
-fn mixed(number: u32) -> u32 {
+pub(crate) fn mixed(number: u32) -> u32 {
     let word = number.wrapping_add(0x9e37_79b9);
     let word = (word ^ word >> 16).wrapping_mul(0x85eb_ca6b);
     let word = (word ^ word >> 13).wrapping_mul(0xc2b2_ae35);

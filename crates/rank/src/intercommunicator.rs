@@ -28,7 +28,7 @@ use hikyaku_nic::fabric::Port;
 
 use crate::communicator::Communicator;
 use crate::contexts::BETWEEN;
-use crate::create::CreationError;
+use crate::create::{CreationError, mixed};
 use crate::error::Error;
 
 /// Two groups, seen from a rank of one of them.
@@ -87,7 +87,8 @@ pub enum Bridge<'b> {
 impl Intercommunicator {
     /// Joins two groups. The ranks of each group call it with a communicator of that group, in
     /// which only rank `leader` has the bridge to the other group. `tag`: distinguishes calls of
-    /// the same ranks at the same time.
+    /// the same ranks at the same time, also if their groups are [known](Bridge::Known) and so no
+    /// messages tell the leaders which communicators call.
     ///
     /// # Errors
     /// The groups have a rank in common, or a rank is gone or abandoned the call.
@@ -102,7 +103,10 @@ impl Intercommunicator {
                 Some(bridge) => Some(meet(local, bridge).await),
                 None => None,
             };
-            let theirs = tell(local, leader, theirs).await?;
+            let (theirs, context) = tell(local, leader, theirs).await?;
+            // Threads may make such calls on several communicators of the same ranks at once.
+            let of_call = |context| mixed(local.context()) ^ mixed(context);
+            let tag = tag ^ context.map_or(0, of_call);
             Intercommunicator::of_groups(local, &ranks_of(local), &theirs, tag).await
         })
     }
@@ -282,22 +286,25 @@ fn ranks_of(communicator: &Communicator) -> Vec<u32> {
     (0..communicator.size()).filter_map(|rank| communicator.in_job(rank).ok()).collect()
 }
 
-/// Finds the ranks of the other group, at a leader.
-async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Error> {
+/// The ranks of the other group, and the context of its communicator, if its leader told it.
+type OtherGroup = (Vec<u32>, Option<u32>);
+
+/// Finds the other group, at a leader.
+async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<OtherGroup, Error> {
     let (over, leader, tag) = match bridge {
-        Bridge::Known(ranks) => return Ok(ranks),
+        Bridge::Known(ranks) => return Ok((ranks, None)),
         Bridge::Messages { over, leader, tag } => (over, leader, tag),
     };
     let messages =
         ContextEndpoint::new(over.engine(), over.context() + BETWEEN).among(over.members());
     let ours = ranks_of(local);
-    let (count, mut counted) = ([ours.len() as u32], [0]);
-    let send = messages.send(bytemuck::cast_slice(&count), leader, tag);
-    let into = bytemuck::cast_slice_mut(&mut counted);
+    let (own, mut other) = ([ours.len() as u32, local.context()], [0; 2]);
+    let send = messages.send(bytemuck::cast_slice(&own), leader, tag);
+    let into = bytemuck::cast_slice_mut(&mut other);
     let (sent, came) = join(send, messages.recv(into, Some(leader), Some(tag))).await;
     let (_, _) = (sent?, came?);
     let most = over.engine().borrow().size();
-    let count = counted[0];
+    let [count, context] = other;
     if count > most {
         return Err(MsgError::Malformed { source_rank: leader }.into());
     }
@@ -306,30 +313,31 @@ async fn meet(local: &Communicator, bridge: Bridge<'_>) -> Result<Vec<u32>, Erro
     let into = bytemuck::cast_slice_mut(&mut theirs);
     let (sent, came) = join(send, messages.recv(into, Some(leader), Some(tag))).await;
     let (_, _) = (sent?, came?);
-    Ok(theirs)
+    Ok((theirs, Some(context)))
 }
 
 /// Broadcasts what the leader knows of the other group, or its failure.
 async fn tell(
     local: &Communicator,
     leader: u32,
-    known: Option<Result<Vec<u32>, Error>>,
-) -> Result<Vec<u32>, Error> {
+    known: Option<Result<OtherGroup, Error>>,
+) -> Result<OtherGroup, Error> {
     let group = local.group();
-    let (failed, mut ranks) = match known {
-        Some(Ok(ranks)) => (None, ranks),
-        Some(Err(error)) => (Some(error), Vec::new()),
-        None => (None, Vec::new()),
+    let (failed, (mut ranks, context)) = match known {
+        Some(Ok(other)) => (None, other),
+        Some(Err(error)) => (Some(error), Default::default()),
+        None => Default::default(),
     };
     // A leader that has failed announces a group without ranks.
-    let mut count = [ranks.len() as u32];
-    coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut count), leader).await?;
-    ranks.resize(count[0] as usize, 0);
+    let mut told = [ranks.len() as u32, context.is_some().into(), context.unwrap_or(0)];
+    coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut told), leader).await?;
+    let [count, has_context, context] = told;
+    ranks.resize(count as usize, 0);
     coll::broadcast(&group, None, bytemuck::cast_slice_mut(&mut ranks), leader).await?;
     match failed {
         Some(error) => Err(error),
         None if ranks.is_empty() => Err(CreationError::Alone.into()),
-        None => Ok(ranks),
+        None => Ok((ranks, (has_context != 0).then_some(context))),
     }
 }
 

@@ -1,5 +1,12 @@
 /* Collectives and objects of several threads of each rank at once. */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
 #include "threads.h"
+
+static void nap(long microseconds) {
+    nanosleep(&(struct timespec){.tv_nsec = microseconds * 1000}, NULL);
+}
 
 static void exchange(int number, MPI_Comm comm) {
     int own, count;
@@ -46,6 +53,22 @@ static void make(int at) {
     MPI_Comm_free(&same);
     MPI_Comm_free(&half);
     MPI_Comm_free(&some);
+}
+
+/* Two groups that threads join at once, with one tag. */
+static void join(int number) {
+    MPI_Comm half, both;
+    if (size == 1) return;
+    MPI_Comm_split(comms[number], rank % 2, 0, &half);
+    for (int turn = 0; turn < 8; turn++) {
+        int theirs = -1;
+        if ((turn + number + rank) % 3 == 0) nap(500);
+        MPI_Intercomm_create(half, 0, comms[number], 1 - rank % 2, 4, &both);
+        MPI_Allreduce(&number, &theirs, 1, MPI_INT, MPI_MAX, both);
+        EQUAL(theirs, number);
+        MPI_Comm_free(&both);
+    }
+    MPI_Comm_free(&half);
 }
 
 /* An operation of the program's, which calls MPI. */
@@ -147,6 +170,7 @@ int main(int argc, char **argv) {
     begin_threads(&argc, &argv);
     each(THREADS, on_own_communicators);
     each(THREADS, make);
+    each(THREADS, join);
     each(THREADS, reduce);
     each(THREADS, attributes);
     each(THREADS, objects);
