@@ -62,6 +62,12 @@ impl Gate {
     pub fn leave(&self) {
         self.0.leave(wake_one);
     }
+
+    /// Whether other threads wait for it.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
+    }
 }
 
 /// The gate of this process's rank, if threads share it.
@@ -349,7 +355,7 @@ impl ThreadWait<'_> {
     /// Lets waiting threads enter.
     fn let_in(&self) {
         self.rank.tell();
-        if self.gate.0.is_wanted() {
+        if self.gate.is_wanted() {
             let _outside = Outside::new(self.rank, self.gate);
             std::thread::yield_now();
         }

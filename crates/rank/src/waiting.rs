@@ -243,11 +243,14 @@ impl Communicator {
 
     /// After a call that does not wait and has no result: yields the processor if others need it. A
     /// program that repeats the call would keep the processor for its time slice, which is
-    /// milliseconds, without a new result.
+    /// milliseconds, without a new result; and the gate, if other threads want it.
     #[cold]
     pub fn found_nothing(&self) {
-        if self.engine().borrow_mut().found_nothing() {
-            std::thread::yield_now();
+        let yields = self.engine().borrow_mut().found_nothing();
+        match self.rank.threads.gate() {
+            Some(gate) if yields || gate.is_wanted() => self.rank.let_others_in(gate),
+            None if yields => std::thread::yield_now(),
+            _ => {}
         }
     }
 
