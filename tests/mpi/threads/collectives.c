@@ -33,6 +33,16 @@ static void exchange(int number, MPI_Comm comm) {
         one = own + number;
         MPI_Allgather(&one, 1, MPI_INT, all, 1, MPI_INT, comm);
         for (int at = 0; at < count; at++) EQUAL(all[at], at + number);
+        int parts[64];
+        for (int at = 0; at < count; at++) parts[at] = own + at;
+        MPI_Alltoall(parts, 1, MPI_INT, all, 1, MPI_INT, comm);
+        for (int at = 0; at < count; at++) EQUAL(all[at], at + own);
+        MPI_Scatter(parts, 1, MPI_INT, &one, 1, MPI_INT, 0, comm);
+        EQUAL(one, own);
+        MPI_Gather(&own, 1, MPI_INT, all, 1, MPI_INT, 0, comm);
+        if (own == 0) EQUAL(all[count - 1], count - 1);
+        MPI_Reduce(&own, &one, 1, MPI_INT, MPI_SUM, 0, comm);
+        if (own == 0) EQUAL(one, count * (count - 1) / 2);
     }
 }
 
@@ -166,12 +176,64 @@ static void half_wrong(int number) {
     }
 }
 
+/* Operations of one thread while another one waits all the time. */
+static void add_slowly(void *left, void *into, int *length, MPI_Datatype *type) {
+    nap(1500);
+    add(left, into, length, type);
+}
+
+static void beside_a_wait(int number) {
+    long out[2] = {rank, rank}, into[2], one = 0;
+    if (number == 0) {
+        MPI_Recv(&one, 1, MPI_LONG, rank, 5, comms[0], MPI_STATUS_IGNORE);
+        return;
+    }
+    MPI_Comm grid;
+    MPI_Request kept, once;
+    MPI_Op op;
+    MPI_Op_create(add_slowly, 1, &op);
+    MPI_Cart_create(comms[1], 1, &size, &(int){1}, 0, &grid);
+    MPI_Neighbor_alltoall_init(out, 1, MPI_LONG, into, 1, MPI_LONG, grid, MPI_INFO_NULL, &kept);
+    for (int turn = 0; turn < 6; turn++) {
+        if ((turn + rank) % 2) nap(1500);
+        MPI_Start(&kept);
+        MPI_Wait(&kept, MPI_STATUS_IGNORE);
+        EQUAL(into[0], left());
+        MPI_Neighbor_alltoall(out, 1, MPI_LONG, into, 1, MPI_LONG, grid);
+        EQUAL(into[1], right());
+        MPI_Iallreduce(out, into, 2, MPI_LONG, op, comms[1], &once);
+        MPI_Wait(&once, MPI_STATUS_IGNORE);
+        EQUAL(into[1], (long)size * (size - 1) / 2);
+    }
+    MPI_Request_free(&kept);
+    MPI_Comm_free(&grid);
+    MPI_Op_free(&op);
+    MPI_Send(&one, 1, MPI_LONG, rank, 5, comms[0]);
+}
+
+/* Long data, more of which is sent when there is room. */
+static void long_scans(int number) {
+    enum { LENGTH = 60000 };
+    int *out = malloc(LENGTH * sizeof *out), *into = malloc(LENGTH * sizeof *into);
+    for (int turn = 0; turn < 4; turn++) {
+        if ((turn + number + rank) % 3 == 0) nap(1000);
+        for (int at = 0; at < LENGTH; at++) out[at] = rank + at;
+        MPI_Scan(out, into, LENGTH, MPI_INT, MPI_SUM, comms[number]);
+        for (int at = 0; at < LENGTH; at += 999)
+            EQUAL(into[at], rank * (rank + 1) / 2 + (rank + 1) * at);
+    }
+    free(out);
+    free(into);
+}
+
 int main(int argc, char **argv) {
     begin_threads(&argc, &argv);
     each(THREADS, on_own_communicators);
     each(THREADS, make);
     each(THREADS, join);
     each(THREADS, reduce);
+    each(2, beside_a_wait);
+    each(THREADS, long_scans);
     each(THREADS, attributes);
     each(THREADS, objects);
     for (int at = 0; at < THREADS; at++) MPI_Comm_set_errhandler(comms[at], MPI_ERRORS_RETURN);

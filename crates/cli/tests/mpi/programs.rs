@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{
-    HIKYAKU, assert_success, compile, compile_for_mpich, has_libfabric, hikyaku, is_long,
-    job_on_mpich, mpich, on_hosts, root, say, scratch, stderr, stdout,
+    HIKYAKU, assert_success, compile, compile_for_mpich, has_libfabric, hikyaku, hikyaku_asleep,
+    is_long, job_on_mpich, mpich, on_hosts, root, say, scratch, stderr, stdout,
 };
 
 /// Numbers of ranks, and of ranks per virtual node.
@@ -35,7 +35,9 @@ fn passes(program: &Path, ranks: u32, ranks_per_node: u32) {
 
 fn passes_as(program: &Path, words: &[&str]) {
     let words = [words, &["--timeout", "100"]].concat();
-    let output = hikyaku(&words, program);
+    let of_threads = program.to_string_lossy().contains("/threads-");
+    let run = if of_threads { hikyaku_asleep } else { hikyaku };
+    let output = run(&words, program);
     let said = stdout(&output) + &stderr(&output);
     assert!(output.status.success() && said.is_empty(), "{program:?} {words:?}: {said}");
 }

@@ -93,8 +93,19 @@ fn compile_by(mut compiler: Command, source: &Path, program: PathBuf) -> PathBuf
 
 /// Runs `hikyaku` with these arguments and a program.
 pub(crate) fn hikyaku(words: &[&str], program: &Path) -> Output {
+    command(words, program).output().unwrap()
+}
+
+/// [`hikyaku`] with ranks and threads that sleep until they are woken: a lost wake-up ends the job
+/// at its time limit.
+pub(crate) fn hikyaku_asleep(words: &[&str], program: &Path) -> Output {
+    command(words, program).env("HIKYAKU_TEST_SLEEP", "1000").output().unwrap()
+}
+
+fn command(words: &[&str], program: &Path) -> Command {
     let mut command = Command::new(HIKYAKU);
-    command.args(words).arg("--").arg(program).stdin(Stdio::null()).output().unwrap()
+    command.args(words).arg("--").arg(program).stdin(Stdio::null());
+    command
 }
 
 /// The arguments of `run` on hosts that are all this machine.
