@@ -147,7 +147,10 @@ fn scope(function: &Function) -> String {
         })
     };
     let has_handler = of(&[Object::Comm, Object::Win, Object::Session]);
-    match has_handler.or_else(|| of(&[Object::Errhandler])) {
+    let is_made =
+        |it: &Argument| matches!(it.kind, Kind::HandleOut(Object::Comm | Object::Session));
+    let makes = function.arguments.iter().any(is_made);
+    match has_handler.or_else(|| of(&[Object::Errhandler]).filter(|_| makes)) {
         Some(Argument { name, kind: Kind::Handle(object) | Kind::HandleOrNull(object) }) => {
             format!("Some((Object::{object:?}, {}))", ident(name))
         }
@@ -512,6 +515,20 @@ mod tests {
         for name in ["Op_create", "Send", "Send_init", "Info_create", "Reduce_local"] {
             let (function, all) = built(name);
             assert_eq!(verb_of(&function, &all), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_failure_goes_to_the_object_or_to_the_handler_of_one_to_be_made() {
+        for (name, expected) in [
+            ("Send", "Some((Object::Comm, comm))"),
+            ("Session_init", "Some((Object::Errhandler, errhandler))"),
+            ("Comm_create_from_group", "Some((Object::Errhandler, errhandler))"),
+            ("Comm_set_errhandler", "Some((Object::Comm, comm))"),
+            ("File_set_errhandler", "None"),
+            ("Type_free", "None"),
+        ] {
+            assert_eq!(scope(&built(name).0), expected, "{name}");
         }
     }
 
