@@ -65,7 +65,14 @@ fn drive<P: CopyPort, F: Future>(
             });
         }
         if polled.is_pending() {
+            let ended = tasks.ended();
             unreported(engine, || tasks.poll_all());
+            let is_virtual = || engine.borrow().port().capabilities().virtual_time;
+            if ended != tasks.ended() && !is_virtual() {
+                // The future may wait for that operation, and no event need follow. In virtual time
+                // a poll may cost time.
+                polled = unreported(engine, || future.as_mut().poll(context));
+            }
         }
         polled
     });
@@ -468,6 +475,21 @@ mod tests {
     use hikyaku_coll::Choices;
 
     use super::*;
+
+    /// For example because it has sent all.
+    #[test]
+    fn a_wait_sleeps_no_more_after_its_operation_has_ended() {
+        let port = hikyaku_shm::single().unwrap();
+        let alone = Communicator::over(port, Choices::default());
+        let sleeps = |of: &Communicator| of.engine().borrow().port().host().sleeps().0;
+        let inner = alone.clone();
+        let id = alone.start_task(Box::pin(poll_fn(move |_| match sleeps(&inner) {
+            0 => Poll::Pending,
+            _ => Poll::Ready(Ok(())),
+        })));
+        alone.wait_for_task(id, 1).unwrap();
+        assert_eq!(sleeps(&alone), 1);
+    }
 
     #[test]
     fn a_wait_for_memory_polls_until_it_is_ready_and_lets_messages_through() {
