@@ -192,8 +192,8 @@ async fn doubling_exclusive<G: Group, F: Combine<G::Byte>>(
 /// processors of a Xeon, by doubling 41 to 45, in one piece 31 to 36; with 8 ranks 103 to 119, by
 /// doubling 167 to 223.
 ///
-/// As in a broadcast through a chain, the last segment is always shorter than the others, and may be
-/// empty: ranks that disagree on the length do not wait for one that never arrives.
+/// As in a broadcast through a chain, the last segment is always shorter than the others, and may
+/// be empty: ranks that disagree on the length do not wait for one that never arrives.
 async fn linear<G: Group, F: Combine<G::Byte>>(
     team: &Team<'_, G>,
     inclusive: bool,
