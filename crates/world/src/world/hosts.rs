@@ -744,7 +744,9 @@ fn messages_advance_while_a_rank_works_beside() {
             let received = scope.irecv(&mut into, 1, 0)?;
             let told = world.overlap(|| {
                 let start = Instant::now();
-                while !is_sent.load(Ordering::Acquire) && start.elapsed() < PATIENCE {}
+                while !is_sent.load(Ordering::Acquire) && start.elapsed() < PATIENCE {
+                    std::thread::yield_now();
+                }
                 start.elapsed() < PATIENCE
             });
             received.wait().map(|_| told)
