@@ -15,6 +15,7 @@
 //! | read | 1 copy out of the root's memory | needs lines on one node; else as lines |
 
 use std::future::Future;
+use std::ops::Range;
 
 use hikyaku_msg::join;
 
@@ -227,14 +228,11 @@ async fn pipelined<G: Group, D: Data<G::Byte> + ?Sized>(
     let place = team.before(root);
     let previous = (place > 0).then(|| team.before(1));
     let next = (place + 1 < team.size()).then(|| team.after(1));
-    let segments = data.length() / SEGMENT + 1;
+    let length = data.length();
+    let segments = length / SEGMENT + 1;
     for step in 0..=segments {
-        let segment = |number: usize| {
-            let start = data.length().min(number * SEGMENT);
-            start..data.length().min(start + SEGMENT)
-        };
-        let here = if step > 0 { segment(step - 1) } else { 0..0 };
-        let (here, coming) = data.disjoint(here, segment(step));
+        let here = if step > 0 { segment(length, SEGMENT, step - 1) } else { 0..0 };
+        let (here, coming) = data.disjoint(here, segment(length, SEGMENT, step));
         let receive = async {
             match previous {
                 Some(previous) if step < segments => team.recv_part(coming, previous).await,
@@ -251,6 +249,12 @@ async fn pipelined<G: Group, D: Data<G::Byte> + ?Sized>(
         received.and(passed_on)?;
     }
     Ok(())
+}
+
+/// The range of a segment of `length` bytes in segments of `part` bytes; empty behind the last.
+pub(crate) fn segment(length: usize, part: usize, number: usize) -> Range<usize> {
+    let start = length.min(number * part);
+    start..length.min(start + part)
 }
 
 /// Broadcast along the dimensions of the network: paper 004's ONE2ALL-SYS.

@@ -13,6 +13,7 @@ use std::future::Future;
 use hikyaku_nic::ring::copy;
 
 use crate::algorithms::broadcast::SEGMENT;
+use crate::broadcast::segment;
 use crate::call::{Begun, Call, Team};
 use crate::combine::{Combine, PARTS, Reduction, digits};
 use crate::error::Failure;
@@ -209,16 +210,12 @@ async fn linear<G: Group, F: Combine<G::Byte>>(
             (part, length / part + 1)
         }
     };
-    let segment = |number: usize| {
-        let start = length.min(number * part);
-        start..length.min(start + part)
-    };
     // What the ranks before this one have combined: of this step's segment, and of the one before.
     let room = || Scratch::new(if rank > 0 { part.min(length) } else { 0 });
     let (mut now, mut earlier) = (room(), room());
     for step in 0..=segments {
-        let coming = segment(step);
-        let gone = segment(step.saturating_sub(1));
+        let coming = segment(length, part, step);
+        let gone = segment(length, part, step.saturating_sub(1));
         let take = async {
             match rank.checked_sub(1).filter(|_| step < segments) {
                 Some(previous) => team.recv(&mut now.bytes()[..coming.len()], previous).await,
