@@ -1,8 +1,6 @@
 //! The class `World`: this rank, and messages between two ranks.
 
-use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::Poll;
 
 use hikyaku::shared::{Element, Parts, SharedOptions, UnknownProtocol};
 use hikyaku::{ANY_SOURCE, ANY_TAG, Source, Tag};
@@ -169,8 +167,7 @@ impl World {
         let (rank, world) = self.open()?;
         let inside = GateGuard::enter();
         let wait = WaitInfo::new(&rank, &world, &inside);
-        let is_over = poll_fn(|_| if end.0.is_over() { Poll::Ready(()) } else { Poll::Pending });
-        wait::run(py, &wait, is_over)
+        wait::run(py, &wait, end.0.wait())
     }
 
     /// Free this communicator. Every later use of it is an error.

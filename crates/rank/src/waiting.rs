@@ -225,7 +225,7 @@ impl Communicator {
                 let _end = EndNote(&end);
                 work()
             });
-            self.await_work(&end);
+            self.drive(end.wait());
             worker.join()
         });
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -236,10 +236,6 @@ impl Communicator {
     pub fn work_end(&self) -> WorkEnd {
         let waker = self.engine().borrow().port().host().waker();
         WorkEnd { is_over: AtomicBool::new(false), waker }
-    }
-
-    fn await_work(&self, end: &WorkEnd) {
-        self.drive(poll_fn(|_| if end.is_over() { Poll::Ready(()) } else { Poll::Pending }));
     }
 
     /// Polls something other than what the program waits for.
@@ -415,9 +411,10 @@ impl WorkEnd {
         self.waker.wake();
     }
 
-    /// Whether the work is over.
-    pub fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    /// Is ready when the work is over. For the rank, which is woken then.
+    pub fn wait(&self) -> impl Future<Output = ()> {
+        let is_over = || self.is_over.load(Ordering::Acquire);
+        poll_fn(move |_| if is_over() { Poll::Ready(()) } else { Poll::Pending })
     }
 }
 
