@@ -213,7 +213,11 @@ fn deaths_end(net: &Net, before: &[String]) {
     ended.told(at, (&[3], "host1"), 1.0);
     assert!(ended.code.is_none_or(|code| code != 0), "{ended:?}");
     net.wait_for_silence("killed rank");
-    // The launcher: whatever it has started ends, too.
+    ends_with_its_launcher(net, before);
+}
+
+/// Whatever a killed launcher has started on any host ends, too.
+fn ends_with_its_launcher(net: &Net, before: &[String]) {
     let mut job = waiting(before);
     kill_launcher(net, before);
     job.end();
@@ -244,11 +248,7 @@ fn deaths_and_cuts_end_jobs_of_mpich() {
     cut_hosts_are_told(&net, &before);
     // It starts ranks on its own host only, and does not end them with itself.
     let gforker = mpich.join("bin/mpiexec.gforker").to_str().unwrap().to_owned();
-    let before = [net.on(0), vec![gforker]].concat();
-    let mut job = waiting(&before);
-    kill_launcher(&net, &before);
-    job.end();
-    net.wait_for_silence("killed gforker");
+    ends_with_its_launcher(&net, &[net.on(0), vec![gforker]].concat());
 }
 
 #[test]
